@@ -19,7 +19,6 @@ from .advisories import Advisories, ClientInfo
 
 if TYPE_CHECKING:
     from .transfers import Transfers
-    from .uploads import Uploads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +33,7 @@ class Call:
 
     __slots__ = (
         *("account", "advisories", "after", "args", "body", "client", "connection"),
-        *("done", "made", "objects", "place", "shared", "shown", "transfers"),
+        *("done", "made", "place", "shared", "shown", "transfers"),
     )
 
     def __init__(
@@ -43,7 +42,6 @@ class Call:
         advisories: Advisories,
         account: Account,
         transfers: Transfers,
-        objects: Uploads | None,
         args: list[str],
         body: bytes,
         client: Callable[[], ClientInfo | None],
@@ -53,7 +51,6 @@ class Call:
         self.shared = shared
         self.advisories = advisories
         self.transfers = transfers
-        self.objects = objects
         self.account = account
         self.client = client
         """Tells the connection that asks."""

@@ -35,17 +35,16 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import buckets
 from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
 from .call import Call
-from .endpoints import OBJECTS, PURGE_ACCOUNT, Endpoint, find, of_system
+from .endpoints import PURGE_ACCOUNT, Endpoint, find, of_system
 from .levels import required_level
 from .queue import RequestQueue
 from .refused import RefusedRequests
+from .responder import Request, Responder
 from .responses import TYPE_PREFIX, Response
 from .transfers import Transfers
-from .uploads import Uploads
 
 log = logging.getLogger(__name__)
 
@@ -59,19 +58,6 @@ ASIDE = 256
 
 INFLIGHT_SECONDS = 0.005
 """How often is looked whether the requests of an account that goes are finished."""
-
-
-class Request(msgspec.Struct, frozen=True):
-    """A message on `$JS.API.>` that the data plane does not answer itself."""
-
-    account: str
-    subject: bytes
-    reply: bytes = b""
-    headers: bytes = b""
-    payload: bytes = b""
-    connection: int = 0
-    cost: int = 1
-    """What it counts of what a connection may ask at once."""
 
 
 def _encoded(response: Response) -> bytes:
@@ -138,12 +124,11 @@ class Dispatcher:
         self.advisories = Advisories(shared, system_account)
         self._refused = RefusedRequests()
         self._client_info = client_info or (lambda connection: None)
-        self.transfers = Transfers(shared, self.advisories)
         self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
         self._finished = finished or (lambda connection, cost: None)
         """Takes connection and cost of every request that is answered, dropped or none."""
-        with_objects = shared.settings.object_requests
-        self.objects = Uploads(shared, self.accounts, self._finished) if with_objects else None
+        self._transfers = Transfers(shared, self.advisories, self._finished)
+        self._responders: list[Responder] = [self._transfers]
         limits = shared.settings
         self._queue: RequestQueue[Request] = RequestQueue(
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
@@ -156,14 +141,18 @@ class Dispatcher:
         self._closing = False
         self._closed = False
 
+    def add(self, responder: Responder) -> None:
+        """Has requests on further subjects answered, before the first account is added."""
+        self._responders.append(responder)
+
     # ---- accounts --------------------------------------------------------------------------------
 
     async def add_account(self, account: Account) -> None:
         """Gives an account JetStream, with what it has on disk."""
         account.limit(account.limits)
         await recover(account)
-        if self.objects is not None:
-            await self.objects.recover(account)
+        for responder in self._responders:
+            await responder.recover(account)
         self.accounts[account.name] = account
 
     async def remove_account(self, name: str) -> None:
@@ -172,10 +161,14 @@ class Dispatcher:
         account = self.accounts.pop(name)
         while account.stats.inflight:
             await asyncio.sleep(INFLIGHT_SECONDS)
-        if self.objects is not None:
-            await self.objects.forget_account(account)
-        await self.transfers.forget_account(account)
+        for responder in reversed(self._responders):
+            await responder.forget_account(account)
         await account.close()
+
+    def connection_gone(self, connection: int) -> None:
+        """A connection has ended."""
+        for responder in self._responders:
+            responder.connection_gone(connection)
 
     async def close(self) -> None:
         """Finishes the requests in progress, then stops all streams.
@@ -184,9 +177,8 @@ class Dispatcher:
         a client that heard otherwise might make them anew.
         """
         self._closing = True
-        await self.transfers.close()
-        if self.objects is not None:
-            await self.objects.close()
+        for responder in reversed(self._responders):
+            await responder.close()
         await self._finish()
         for account in self.accounts.values():
             await account.close()
@@ -213,10 +205,7 @@ class Dispatcher:
             self._finished(request.connection, request.cost)
             return
         subject = request.subject.decode("utf-8", "surrogateescape")
-        if self.transfers.receive(request.account, subject, request.reply, request.payload):
-            self._finished(request.connection, request.cost)
-            return
-        if self.objects is not None and self.objects.receive(request, subject):
+        if any(responder.receive(request, subject) for responder in self._responders):
             return
         found = self._route(request)
         if found is None or self._closed:
@@ -299,10 +288,9 @@ class Dispatcher:
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
         # What is no UTF-8 stays as it is: it is no other name.
         subject = request.subject.decode("utf-8", "surrogateescape")
-        if self.objects is not None and subject.startswith(buckets.PREFIX):
-            return OBJECTS, [subject[len(buckets.PREFIX) :]]
         if not subject.startswith(PREFIX):
-            return None
+            found = (responder.route(subject) for responder in self._responders)
+            return next(filter(None, found), None)
         if request.account == self._system_account:
             return of_system(subject[len(PREFIX) :])
         return find(subject[len(PREFIX) :])
@@ -334,8 +322,7 @@ class Dispatcher:
                 self.shared,
                 self.advisories,
                 account,
-                self.transfers,
-                self.objects,
+                self._transfers,
                 args,
                 request.payload,
                 partial(self._asker, request),

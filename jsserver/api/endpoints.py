@@ -9,17 +9,7 @@ from jsserver.instances.order import Effect, Place
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 
-from . import (
-    account_api,
-    buckets,
-    consumer_admin,
-    consumer_api,
-    messages,
-    objects,
-    stream_api,
-    transfers,
-)
-from .buckets import ObjectResponse
+from . import account_api, consumer_admin, consumer_api, messages, stream_api, transfers
 from .call import Call
 from .responses import (
     AccountPurgeResponse,
@@ -241,13 +231,6 @@ ENDPOINTS: dict[str, Endpoint] = {
 
 NOTHING_THERE = Endpoint("", "system_response", _nothing_there)
 """What answers in the system account, which has no JetStream; INFO aside."""
-OBJECTS = Endpoint(
-    *("$OBJ", "jsserver_object_response", objects.serve, ObjectResponse),
-    audited=False,
-    errors_audited=False,
-    prefix=buckets.STREAM,
-)
-"""What answers requests to buckets of objects."""
 OF_THE_CLUSTER = ("META", "SERVER", "ACCOUNT")
 """First tokens of requests to a cluster's leader; where there is no cluster nobody answers."""
 PURGE_ACCOUNT = Endpoint(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ from .advisories import (
     SnapshotCreate,
 )
 from .call import Call
+from .responder import Request, Responder
 from .responses import TYPE_PREFIX, RestoreResponse, SnapshotResponse, StreamInfo
 from .stream_api import normalised, stream_info, stream_state
 
@@ -430,12 +432,15 @@ class Incoming(Transfer):
         return max(min(limits) - used, 0) if limits else -1
 
 
-class Transfers:
+class Transfers(Responder):
     """Those under way of all accounts. In the event loop's thread alone."""
 
-    def __init__(self, shared: Shared, advisories: Advisories) -> None:
+    def __init__(
+        self, shared: Shared, advisories: Advisories, finished: Callable[[int, int], None]
+    ) -> None:
         self.shared = shared
         self.advisories = advisories
+        self._finished = finished
         self._by_subject: dict[str, Transfer] = {}
         self._tasks: dict[asyncio.Task[None], Transfer] = {}
 
@@ -480,14 +485,15 @@ class Transfers:
         finally:
             self.end(transfer)
 
-    def receive(self, account: str, subject: str, reply: bytes, payload: bytes) -> bool:
-        """Whether a message is of a transfer, which takes it then."""
+    def receive(self, request: Request, subject: str) -> bool:
+        """Takes what is of a transfer."""
         if not subject.startswith((ACKS, CHUNKS)):
             return False
         tokens = 5 if subject.startswith(ACKS) else 6
         transfer = self._by_subject.get(".".join(subject.split(".")[:tokens]))
-        if transfer is not None and transfer.account.name == account:
-            transfer.receive(reply, payload)
+        if transfer is not None and transfer.account.name == request.account:
+            transfer.receive(request.reply, request.payload)
+        self._finished(request.connection, request.cost)
         return True
 
     async def forget_account(self, account: Account) -> None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,14 +23,11 @@ from jsserver.text import goformat, nuid
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
-from . import buckets, upload_notes
+from . import buckets, intents
 from .buckets import PREFIX, Bucket, MetaOptions, ObjectMeta, ObjectResponse, Stored, bad, busy
-from .objects import Sendings
+from .responder import Request
 from .responses import TYPE_PREFIX
 from .writer import Ack, Writer, read_ack
-
-if TYPE_CHECKING:
-    from .dispatch import Request
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +69,7 @@ class Upload:
     """One that is under way."""
 
     __slots__ = (
-        *("acked", "bucket", "bytes", "connection", "digest", "failed", "meta", "nonce", "noting"),
+        *("acked", "bucket", "bytes", "connection", "digest", "failed", "intent", "meta", "nonce"),
         *("promised", "received", "replies", "touched"),
     )
 
@@ -95,26 +91,41 @@ class Upload:
         comes on."""
         self.failed: ApiError | None = None
         self.touched = 0.0
-        self.noting: asyncio.Task[None] | None = None
-        """Writes that it is under way; it is answered then."""
+        self.intent: asyncio.Task[None] | None = None
+        """Writes the intent down; it is answered then."""
 
 
 Key = tuple[Account, str, str]
 """An account, a bucket's name, an upload's nonce."""
 
 
+class Limits(msgspec.Struct, frozen=True):
+    """What holds for the uploads of each account."""
+
+    at_once: int
+    """Uploads of an account at the same time."""
+    timeout: int
+    """Nanoseconds without a chunk after which one ends."""
+
+
 class Uploads:
-    """Those of all accounts, and what else the server does with buckets. In the event loop's thread
-    alone."""
+    """Those of all accounts. In the event loop's thread alone."""
 
     def __init__(
-        self, shared: Shared, accounts: Mapping[str, Account], finished: Callable[[int, int], None]
+        self,
+        shared: Shared,
+        accounts: Mapping[str, Account],
+        writer: Writer,
+        limits: Limits,
+        finished: Callable[[int, int], None],
     ) -> None:
+        """`accounts`: those with JetStream. `finished` hears of each message that is taken, when
+        its connection may go on: the connection, and what the message counts."""
         self._shared = shared
         self._accounts = accounts
+        self._writer = writer
+        self._limits = limits
         self._finished = finished
-        self.writer = Writer(shared)
-        self.sendings = Sendings(shared)
         self._open: dict[Key, Upload] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -126,8 +137,6 @@ class Uploads:
 
     def receive(self, request: Request, subject: str) -> bool:
         """Whether a message is of an upload, which takes it then. Its subject as text."""
-        if self.writer.receive(request.account, subject, request.payload):
-            return True
         if not subject.startswith(PREFIX):
             return False
         tokens = subject[len(PREFIX) :].split(".", 2)
@@ -163,7 +172,7 @@ class Uploads:
         if key in self._open:
             raise bad(f"an upload with the nonce {request.nonce} is under way")
         own = sum(one is account for one, _, _ in self._open)
-        most = self._shared.settings.object_uploads
+        most = self._limits.at_once
         if own >= most:
             raise busy(f"{own} uploads are under way, as many as an account may have")
         meta = ObjectMeta(
@@ -184,12 +193,12 @@ class Uploads:
         if request.chunks == 0:
             self._start(self._complete(key, upload, message.reply, None))
         else:
-            upload.noting = self._start(self._note(key, upload, message.reply))
+            upload.intent = self._start(self._intend(key, upload, message.reply))
 
-    async def _note(self, key: Key, upload: Upload, reply: bytes) -> None:
+    async def _intend(self, key: Key, upload: Upload, reply: bytes) -> None:
         meta = upload.meta
         try:
-            await self._shared.run(upload_notes.write, upload.bucket, meta.name, meta.nuid)
+            await self._shared.run(intents.write, upload.bucket, meta.name, meta.nuid)
         except OSError as error:
             self._fail(key, upload, errcodes.STREAM_STORE_FAILED(err=error.strerror or error))
         if upload.failed is not None:
@@ -239,7 +248,7 @@ class Uploads:
             self._stored(key, upload, reply, answer)
 
         place = upload.bucket.chunks(upload.meta.nuid)
-        sent = self.writer.send(key[0], place, b"", message.payload, then)
+        sent = self._writer.send(key[0], place, b"", message.payload, then)
         upload.replies[sent] = reply, cost
 
     def _stored(self, key: Key, upload: Upload, reply: bytes, answer: bytes) -> None:
@@ -273,7 +282,7 @@ class Uploads:
                 raise bad(f"the digest is {digest}, and {upload.promised} was promised")
             meta.digest = digest
             upload.touched = COMPLETING
-            before, ack = await self.writer.replace(bucket, meta.name, lambda _: meta)
+            before, ack = await self._writer.replace(bucket, meta.name, lambda _: meta)
         except (ApiError, StoreError) as error:
             refused = _told(error)
             self._fail(key, upload, refused)
@@ -284,7 +293,7 @@ class Uploads:
         try:
             message = await self._shared.run(bucket.handle.get, ack.seq)
             ts = ts if message is None else message.ts  # None: it was replaced already
-            await self.writer.clear(bucket, before, meta.nuid)
+            await self._writer.clear(bucket, before, meta.nuid)
         except StoreError as error:
             log.warning("Replaced chunks stay in stream %s: %s", bucket.stream.name, error)
         await self._done_with(upload)
@@ -297,7 +306,7 @@ class Uploads:
         upload.failed = error
         self._open.pop(key, None)
         for sent, (reply, cost) in upload.replies.items():
-            self.writer.give_up(sent)
+            self._writer.give_up(sent)
             self._finished(upload.connection, cost)
             self._refuse(key[0].name, reply, error)
         upload.replies.clear()
@@ -307,33 +316,33 @@ class Uploads:
         bucket = upload.bucket
         try:
             if not await bucket.forget(upload.meta.nuid):
-                return  # a start finds the note
+                return  # a start finds the intent
         except StoreError as error:
             log.warning("Chunks of an upload stay in stream %s: %s", bucket.stream.name, error)
             return
         await self._done_with(upload)
 
     async def _done_with(self, upload: Upload) -> None:
-        if upload.noting is not None:
-            await upload.noting
+        if upload.intent is not None:
+            await upload.intent
             account, nuid = upload.bucket.account, upload.meta.nuid
-            await self._shared.run(upload_notes.remove, account, nuid)
+            await self._shared.run(intents.remove, account, nuid)
 
     async def recover(self, account: Account) -> None:
         """Of an account that was opened: what a crash has cut off goes."""
-        for note in await self._shared.run(lambda: list(upload_notes.left(account))):
+        for intent in await self._shared.run(lambda: list(intents.left(account))):
             try:
-                bucket = buckets.bucket_of(account, note.bucket)
-                message = await self._shared.run(bucket.last, note.name)
+                bucket = buckets.bucket_of(account, intent.bucket)
+                message = await self._shared.run(bucket.last, intent.name)
                 stored = None if message is None else bucket.read(message)
-                if stored is None or stored.meta.deleted or stored.meta.nuid != note.nuid:
-                    await bucket.forget(note.nuid)
+                if stored is None or stored.meta.deleted or stored.meta.nuid != intent.nuid:
+                    await bucket.forget(intent.nuid)
             except ApiError:
                 pass  # the bucket is no more, or its object is somebody else's
             except StoreError as error:
-                log.warning("Chunks of an upload stay in bucket %s: %s", note.bucket, error)
+                log.warning("Chunks of an upload stay in bucket %s: %s", intent.bucket, error)
                 continue
-            await self._shared.run(upload_notes.remove, account, note.nuid)
+            await self._shared.run(intents.remove, account, intent.nuid)
 
     def connection_gone(self, connection: int) -> None:
         """A connection has ended: nobody sends the rest of its uploads."""
@@ -348,7 +357,7 @@ class Uploads:
 
     def _look(self) -> None:
         self._timer = None
-        seconds = self._shared.settings.object_upload_timeout / goformat.SECOND
+        seconds = self._limits.timeout / goformat.SECOND
         silent = self._now() - seconds
         gone, self._gone = self._gone, set()
         for key, upload in list(self._open.items()):
@@ -360,19 +369,20 @@ class Uploads:
 
     async def forget_account(self, account: Account) -> None:
         """JetStream is taken from an account: returns when its streams may be closed."""
-        await self.sendings.forget_account(account)
         for key, upload in list(self._open.items()):
             if key[0] is account and upload.touched != COMPLETING:
                 self._fail(key, upload, errcodes.NOT_ENABLED_FOR_ACCOUNT())
         if self._tasks:
             await asyncio.wait([*self._tasks])
 
-    async def close(self) -> None:
-        """Ends all."""
+    def refuse(self) -> None:
+        """Begins none any more, and takes no chunk."""
         self._closing = True
         if self._timer is not None:
             self._timer.cancel()
-        await self.sendings.close()
+
+    async def close(self) -> None:
+        """Ends all, after refuse()."""
         for key, upload in list(self._open.items()):
             if upload.touched != COMPLETING:
                 self._fail(key, upload, errcodes.CLUSTER_NOT_AVAIL())

@@ -15,7 +15,7 @@ from jsserver.text import nuid
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError, ErrorBody
 
-from . import upload_notes
+from . import intents
 from .buckets import Bucket, ObjectMeta, Stored, bad, busy, is_token
 
 ACKS = "$JS.OBJECT.ACK."
@@ -134,7 +134,7 @@ class Writer:
             except ApiError:
                 before = None  # damaged: what takes its place is not
             meta = make(before)
-            await self._note(bucket, name, before, "" if meta.deleted else meta.nuid)
+            await self._intend(bucket, name, before, "" if meta.deleted else meta.nuid)
             seq = 0 if message is None else message.seq
             head = ROLLUP % (seq, bucket.stream.name.encode())
             if not bucket.runs:
@@ -149,15 +149,15 @@ class Writer:
             return before, ack
         raise busy(f"others write to object {name!r} all the time")
 
-    async def _note(self, bucket: Bucket, name: str, before: Stored | None, place: str) -> None:
+    async def _intend(self, bucket: Bucket, name: str, before: Stored | None, place: str) -> None:
         """Chunks that go when an object's are in this place: a start finds what a crash leaves."""
         old = before.meta.nuid if before is not None and before.meta.chunks else place
         if old != place and is_token(old):
             with contextlib.suppress(OSError):  # a full disk has room again when they went
-                await self._shared.run(upload_notes.write, bucket, name, old)
+                await self._shared.run(intents.write, bucket, name, old)
 
     async def clear(self, bucket: Bucket, before: Stored | None, place: str) -> None:
         """What was replaced, by an object with chunks in this place or by none, loses its own."""
         old = before.meta.nuid if before is not None else place
         if old != place and await bucket.forget(old):
-            await self._shared.run(upload_notes.remove, bucket.account, old)
+            await self._shared.run(intents.remove, bucket.account, old)

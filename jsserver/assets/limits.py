@@ -60,12 +60,6 @@ class ServerSettings(msgspec.Struct, kw_only=True):
     request_queue_limit: int = 10_000
     """Requests waiting to be worked on; with one more, all of them are dropped unanswered."""
     info_queue_limit: int = 10_000
-    object_requests: bool = False
-    """Whether requests to buckets of objects are answered."""
-    object_uploads: int = 0
-    """Uploads of an account at the same time."""
-    object_upload_timeout: int = 0
-    """Nanoseconds without a chunk after which one ends."""
 
 
 class Reservations:

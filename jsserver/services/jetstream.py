@@ -12,12 +12,13 @@ from pathlib import Path
 from jsserver.access.accounts import Accounts
 from jsserver.access.clients import Connection, read_connection
 from jsserver.api.advisories import ClientInfo
-from jsserver.api.dispatch import Dispatcher, Request
+from jsserver.api.dispatch import Dispatcher
+from jsserver.api.responder import Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
 from jsserver.cext.engine import Item
-from jsserver.config.options import GLOBAL_ACCOUNT, AssetLimits, Options
+from jsserver.config.options import GLOBAL_ACCOUNT, AssetLimits, ObjectRequests, Options
 from jsserver.disk.storage import Storage
 from jsserver.instances.account import Account
 from jsserver.instances.backend import (
@@ -109,14 +110,13 @@ class JetStream:
             max_request_batch=js.limits.max_request_batch,
             request_queue_limit=js.request_queue_limit,
             info_queue_limit=js.info_queue_limit or js.request_queue_limit,
-            object_requests=js.object_requests.enabled,
-            object_uploads=js.object_requests.max_uploads,
-            object_upload_timeout=js.object_requests.upload_timeout,
         )
         self.shared = Shared(accounts, self.settings, hh64)
         self.dispatcher = Dispatcher(
             self.shared, self.client_info, finished, options.system, Path(self.store.path)
         )
+        if js.object_requests.enabled:
+            self._answer_objects(js.object_requests, finished)
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
         self.complete: Callable[[Connection], None] = lambda _: None
@@ -132,6 +132,16 @@ class JetStream:
         """Bytes of memory and of files: of all accounts, and of each."""
         self._log = log
         logging.getLogger("jsserver").addHandler(LogBridge(log))
+
+    def _answer_objects(
+        self, options: ObjectRequests, finished: Callable[[int, int], None]
+    ) -> None:
+        # Imported only here: few servers answer these.
+        from jsserver.api.object_service import Objects
+        from jsserver.api.uploads import Limits
+
+        limits = Limits(options.max_uploads, options.upload_timeout)
+        self.dispatcher.add(Objects(self.shared, self.dispatcher.accounts, limits, finished))
 
     async def start(self) -> None:
         """Brings streams and consumers back into service; requests are answered from then on."""
@@ -264,8 +274,7 @@ class JetStream:
 
     def connection_gone(self, cid: int) -> None:
         """A connection has ended."""
-        if self.dispatcher.objects is not None:
-            self.dispatcher.objects.connection_gone(cid)
+        self.dispatcher.connection_gone(cid)
 
     def client_info(self, cid: int) -> ClientInfo | None:
         """The connection behind a request, for the audit."""

@@ -7,7 +7,8 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from jsserver.api.dispatch import Dispatcher, Request
+from jsserver.api.dispatch import Dispatcher
+from jsserver.api.responder import Request
 from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.instances.account import Account
 from jsserver.instances.backend import Accounts

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jsserver.api.dispatch import Request
+from jsserver.api.responder import Request
 from jsserver.instances.backend import (
     AdvisoryKind,
     BatchAbandoned,

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs, to_builtins
 
 from jsserver.api import stream_api
-from jsserver.api.dispatch import Request
+from jsserver.api.responder import Request
 from jsserver.assets.limits import OF_TIERS, AccountLimits
 from jsserver.instances.backend import Discard, Retention, Storage
 

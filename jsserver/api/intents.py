@@ -1,6 +1,6 @@
-"""Notes on disk of chunks that may have to go: a start finds by them what a crash has cut off.
+"""Intents on disk to remove chunks: a start finds by them what a crash has cut off.
 
-A note is a file in the folder `uploads` beside an account's streams, named like the place of an
+An intent is a file in the folder `uploads` beside an account's streams, named like the place of an
 object's chunks. It is there before an upload may begin, or before an object is replaced or
 deleted, and goes when the chunks went or an object has them; one that stays too long does no harm.
 
@@ -25,7 +25,7 @@ FOLDER = "uploads"
 SIZE_LIMIT = 1 << 16
 
 
-class Note(msgspec.Struct, frozen=True):
+class Intent(msgspec.Struct, frozen=True):
     """Chunks, and the object whose they are to be, or were."""
 
     bucket: str
@@ -34,16 +34,16 @@ class Note(msgspec.Struct, frozen=True):
 
 
 def folder_of(account: Account) -> Path | None:
-    """Where the notes of an account are."""
+    """Where the intents of an account are."""
     return None if account.directory is None else account.directory.parent / FOLDER
 
 
 def write(bucket: Bucket, name: str, nuid: str) -> None:
-    """Notes chunks durably; OSError. What a stream in memory has is gone after a crash."""
+    """Writes down chunks durably; OSError. What a stream in memory has is gone after a crash."""
     folder = folder_of(bucket.account)
     if folder is None or bucket.stream.directory is None:
         return
-    metafiles.write_new(folder / nuid, msgspec.json.encode(Note(bucket.name, name, nuid)))
+    metafiles.write_new(folder / nuid, msgspec.json.encode(Intent(bucket.name, name, nuid)))
 
 
 def remove(account: Account, nuid: str) -> None:
@@ -54,19 +54,19 @@ def remove(account: Account, nuid: str) -> None:
             (folder / nuid).unlink(missing_ok=True)
 
 
-def left(account: Account) -> Iterator[Note]:
-    """The notes that are there; those that cannot be read are removed."""
+def left(account: Account) -> Iterator[Intent]:
+    """The intents that are there; those that cannot be read are removed."""
     folder = folder_of(account)
     if folder is None or not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
         try:
             with path.open("rb") as file:
-                note = msgspec.json.decode(file.read(SIZE_LIMIT), type=Note)
+                intent = msgspec.json.decode(file.read(SIZE_LIMIT), type=Intent)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("The note of an upload, %s, is damaged: %s", path, error)
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
-        if note.nuid == path.name:
-            yield note
+        if intent.nuid == path.name:
+            yield intent
