@@ -137,8 +137,8 @@ class JetStream:
         self, options: ObjectRequests, finished: Callable[[int, int], None]
     ) -> None:
         # Imported only here: few servers answer these.
-        from jsserver.api.object_service import Objects
-        from jsserver.api.uploads import Limits
+        from jsserver.objects.service import Objects
+        from jsserver.objects.uploads import Limits
 
         limits = Limits(options.max_uploads, options.upload_timeout)
         self.dispatcher.add(Objects(self.shared, self.dispatcher.accounts, limits, finished))

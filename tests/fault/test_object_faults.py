@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jsserver.api import writer
+from jsserver.objects import writer
 from tests.client.raw import RawApp
 from tests.client.test_object_reload import BUCKET
 from tests.fault.faulty import Faults

@@ -101,6 +101,7 @@ PARTS = {
         *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
     },
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
+    "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
         *("assets", "config", "instances", "jwt", "text.goformat", "text.http", "wire"),
@@ -114,7 +115,7 @@ PARTS = {
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
-        *("instances", "process.logs", "text.goformat", "wire"),
+        *("instances", "objects", "process.logs", "text.goformat", "wire"),
     },
     "services.door": {"access.auth", "access.clients", "access.refusal", "process.logs"},
     "services.replies": {"access.accounts", "text.nuid"},

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from jsserver.api.endpoints import Endpoint
+from jsserver.api.responder import Request, Responder
 from jsserver.instances.account import Account
 from jsserver.instances.shared import Shared
 
 from .buckets import PREFIX, STREAM, ObjectResponse
-from .endpoints import Endpoint
-from .objects import Requests
-from .responder import Request, Responder
+from .requests import Requests
 from .sending import Sendings
 from .uploads import Limits, Uploads
 from .writer import Writer

@@ -16,6 +16,8 @@ from collections.abc import Callable, Coroutine, Mapping
 
 import msgspec
 
+from jsserver.api.responder import Request
+from jsserver.api.responses import TYPE_PREFIX
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
 from jsserver.instances.shared import Shared
@@ -25,8 +27,6 @@ from jsserver.wire.errors import ApiError
 
 from . import buckets, intents
 from .buckets import PREFIX, Bucket, MetaOptions, ObjectMeta, ObjectResponse, Stored, bad, busy
-from .responder import Request
-from .responses import TYPE_PREFIX
 from .writer import Ack, Writer, read_ack
 
 log = logging.getLogger(__name__)

@@ -12,6 +12,8 @@ from typing import Literal
 
 import msgspec
 
+from jsserver.api.call import Call
+from jsserver.api.responses import Response
 from jsserver.assets.names import is_believed
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subjects_overlap
 from jsserver.wire.errors import ApiError
@@ -19,8 +21,6 @@ from jsserver.wire.types import Uint64, Wire, always
 
 from . import buckets, sending
 from .buckets import Bucket, ObjectMeta, ObjectResponse, Stored, bad
-from .call import Call
-from .responses import Response
 from .sending import Sending, Sendings
 from .writer import Writer
 

@@ -14,14 +14,13 @@ from typing import Annotated, Any
 
 import msgspec
 
+from jsserver.api.responses import Response
 from jsserver.instances.account import Account
 from jsserver.instances.backend import Message, StreamHandle
 from jsserver.instances.running import Stream
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
-
-from .responses import Response
 
 PREFIX = "$OBJ."
 """What requests to buckets begin with."""
