@@ -262,6 +262,9 @@ cdef struct Table:
 
 cdef int table_add(Table* t, uint64_t hash, void* item) noexcept nogil         # 0 | -1 no memory
 cdef void table_remove(Table* t, uint64_t hash, void* item) noexcept nogil     # which is there
+# The item with the least place from `at` on, which becomes that place; NULL: there is none. Items may come and go between two
+# calls: an item keeps its place. Of items with the same hash one is found.
+cdef void* table_next(const Table* t, uint64_t* at) noexcept nogil
 
 cdef struct Bytes:
     # A growable buffer. data moves when it grows.

@@ -77,6 +77,8 @@ cdef struct SublistStats:
     uint32_t max_fanout     # over the cached results
     double avg_fanout
 
+ctypedef void (*sub_fn)(void* ctx, Sub* s) noexcept nogil
+
 # waiting: where it links itself when sublist_gc has something to do; NULL: its owner knows by itself.
 cdef Sublist* sublist_new(Sublist** waiting) noexcept nogil
 cdef void sublist_free(Sublist* l) noexcept nogil                         # and every sub still in it
@@ -89,8 +91,22 @@ cdef void match_done(Sublist* l, const Match* found) noexcept nogil       # nobo
 cdef void sublist_gc(Sublist* l) noexcept nogil     # frees what was removed and retired; no result may be in use
 cdef void sublists_gc(Sublist** waiting) noexcept nogil                   # of all that wait there
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil
-# Calls fn, which must not change the sublist, for each subscription (monitoring).
-cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil
+# Calls fn, which must not change the sublist, for each subscription.
+cdef void sublist_each(Sublist* l, sub_fn fn, void* ctx) noexcept nogil
+
+cdef struct SubCursor:
+    # How far a look at a sublist in pieces has come; it begins with zeros.
+    int part                # of the sublist
+    uint64_t at             # a place there
+    uint32_t set            # of the sets there
+    bint inside             # of that set, the first of these are still to come:
+    uint32_t plain
+    uint32_t queued
+
+# Likewise, a piece: it lowers *room by what it looks at, and ends when that is gone. True: it has come to the end. Between two
+# pieces the sublist may change. A subscription that is there from the first piece to the last is told: once, but perhaps
+# twice where another one of exactly its subject ends in between.
+cdef bint sublist_some(Sublist* l, SubCursor* c, int64_t* room, sub_fn fn, void* ctx) noexcept nogil
 
 
 # ---- permissions -----------------------------------------------------------------------------------

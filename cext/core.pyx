@@ -1,6 +1,6 @@
 """Routing: sublists, permissions, clients' verbs, and the way out that the layers below are handed."""
 
-from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
@@ -18,6 +18,7 @@ include "core/notes.pxi"
 include "core/mappings.pxi"
 include "core/match.pxi"
 include "core/sublist.pxi"
+include "core/pieces.pxi"
 include "core/closing.pxi"
 include "core/outbuf.pxi"
 include "core/words.pxi"

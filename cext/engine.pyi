@@ -1,6 +1,6 @@
 """The control plane's view of the data plane."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jsserver.cext.bytes import SubjectTransform
@@ -67,6 +67,16 @@ class SubNumbers(NamedTuple):
     delivered: int
     max: int
     internal: int
+
+class Subscriptions:
+    """A search for subscriptions: gives those of the page, a few at once."""
+
+    @property
+    def total(self) -> int:
+        """How many were found so far."""
+    def __iter__(self) -> Iterator[list[Item]]: ...
+    def __next__(self) -> list[Item]: ...
+    def count(self) -> int: ...
 
 Rules = list[tuple[bytes, bytes]] | None
 
@@ -266,4 +276,16 @@ class DataPlane(EnvBox):
     def connections(self, account: AccountHandle | None = None) -> list[Item]: ...
     def longest_hold(self) -> int: ...
     def connection(self, cid: int) -> Item | None: ...
-    def subscriptions(self, account: AccountHandle | None = None) -> list[Item]: ...
+    def subscriptions(
+        self,
+        account: AccountHandle | None = None,
+        *,
+        matching: bytes | None = None,
+        within: bytes | None = None,
+        overlapping: bytes | None = None,
+        queue: bytes | None = None,
+        clients: bool = False,
+        cids: Collection[int] | None = None,
+        offset: int = 0,
+        most: int | None = None,
+    ) -> Subscriptions: ...

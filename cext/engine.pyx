@@ -4,7 +4,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.errno cimport errno
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from posix.unistd cimport close, read
@@ -28,6 +28,7 @@ AnsweredRequests = namedtuple("AnsweredRequests", "total errors inflight")
 AccountTraffic = namedtuple("AccountTraffic", "clients subscriptions in_msgs in_bytes out_msgs out_bytes")
 
 include "engine/items.pxi"
+include "engine/finding.pxi"
 include "engine/users.pxi"
 include "engine/codes.pxi"
 include "engine/view.pxi"

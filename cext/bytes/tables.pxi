@@ -393,3 +393,41 @@ cdef void table_remove(Table* t, uint64_t hash, void* item) noexcept nogil:
         memset(t, 0, sizeof(Table))
     elif table_sparse(t.n, t.cap):
         table_resize(t, t.cap // 2)      # without memory it stays large
+
+
+@cython.overflowcheck(False)
+cdef inline uint64_t bits_reversed(uint64_t x) noexcept nogil:
+    x = ((x >> 1) & 0x5555555555555555ULL) | ((x & 0x5555555555555555ULL) << 1)
+    x = ((x >> 2) & 0x3333333333333333ULL) | ((x & 0x3333333333333333ULL) << 2)
+    x = ((x >> 4) & 0x0f0f0f0f0f0f0f0fULL) | ((x & 0x0f0f0f0f0f0f0f0fULL) << 4)
+    x = ((x >> 8) & 0x00ff00ff00ff00ffULL) | ((x & 0x00ff00ff00ff00ffULL) << 8)
+    x = ((x >> 16) & 0x0000ffff0000ffffULL) | ((x & 0x0000ffff0000ffffULL) << 16)
+    return (x >> 32) | (x << 32)
+
+
+@cython.overflowcheck(False)
+cdef void* table_next(const Table* t, uint64_t* at) noexcept nogil:
+    # An item's place is its hash with the bits in reverse. The last bits of a hash say which slot is its home, so the items of
+    # one home are neighbours by place, in a table of whatever size.
+    cdef uint32_t mask = t.cap - 1, home, i
+    cdef uint64_t place, least = 0, rest
+    cdef void* found = NULL
+    if t.n == 0:
+        return NULL
+    rest = UINT64_MAX // t.cap          # places of one home, less one
+    while True:
+        home = i = <uint32_t>bits_reversed(at[0]) & mask
+        while t.a[i].item != NULL:
+            if (<uint32_t>t.a[i].hash & mask) == home:
+                place = bits_reversed(t.a[i].hash)
+                if place >= at[0] and (found == NULL or place < least):
+                    found = t.a[i].item
+                    least = place
+            i = (i + 1) & mask
+        if found != NULL:
+            at[0] = least
+            return found
+        at[0] |= rest
+        if at[0] == UINT64_MAX:
+            return NULL
+        at[0] += 1

@@ -196,7 +196,7 @@ cdef void sublist_free(Sublist* l) noexcept nogil:
 # ---- looking at all of it ------------------------------------------------------------------------------
 
 cdef struct Each:
-    void (*fn)(void* ctx, Sub* s) noexcept nogil
+    sub_fn fn
     void* ctx
 
 
@@ -211,7 +211,7 @@ cdef int set_each(void* each, void* kept) noexcept nogil:
     return 0
 
 
-cdef void sublist_each(Sublist* l, void (*fn)(void* ctx, Sub* s) noexcept nogil, void* ctx) noexcept nogil:
+cdef void sublist_each(Sublist* l, sub_fn fn, void* ctx) noexcept nogil:
     cdef uint32_t i
     cdef Each each
     each.fn = fn

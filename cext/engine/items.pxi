@@ -61,23 +61,3 @@ cdef void snapshot_conn(Conn* c, Inbox* box) noexcept nogil:
     cdef ConnFigures num
     conn_numbers(c, texts, &num)
     inbox_put(box, ITEM_CONN, c.base.cid, texts, CONN_TEXTS, <const int64_t*>&num, sizeof(num) // 8)
-
-
-cdef struct SubWalk:
-    Inbox* box
-    int64_t account
-
-
-cdef void snapshot_sub(void* ctx, Sub* s) noexcept nogil:
-    cdef SubWalk* walk = <SubWalk*>ctx
-    cdef Span texts[3]
-    cdef int64_t num[4]
-    cdef uint64_t cid = s.client.cid if s.client != NULL else 0
-    texts[0] = s.subject
-    texts[1] = s.queue
-    texts[2] = s.sid
-    num[0] = walk.account
-    num[1] = <int64_t>s.delivered
-    num[2] = <int64_t>s.max
-    num[3] = s.client == NULL
-    inbox_put(walk.box, ITEM_SUB, cid, texts, 3, num, 4)

@@ -1,5 +1,8 @@
 # What monitoring sees of the data plane. Each call takes the engine lock for a moment, without the GIL.
 
+cdef enum:
+    CONNS_PIECE = 500           # connections that one hold of the lock looks at
+
 
 cdef class AccountHandle
 
@@ -75,22 +78,44 @@ cdef class PlaneView(EnvBox):
         }
 
     def connections(self, AccountHandle account=None):
-        """Open connections, all or an account's, as items with ConnNumbers."""
+        """Open connections, all or an account's, as items with ConnNumbers: those that are there when this begins, each as it
+        is when its turn comes."""
         cdef Inbox box
-        cdef Conn* c
+        cdef Bytes cids
         cdef Account* only = account.a if account is not None else NULL
+        cdef Conn* c
+        cdef uint64_t at = 0, end
         cdef bint open
+        cdef int rc = 0
+        cdef list found = []
+        memset(&cids, 0, sizeof(cids))
         with nogil:
             open = self.enter()
-            box_open(&box)
             c = self.m.net.conns if open else NULL
-            while c != NULL:
-                if c.known and not c.base.closing and (only == NULL or c.base.account == only):
-                    snapshot_conn(c, &box)
+            while c != NULL and rc == 0:
+                rc = bytes_add(&cids, &c.base.cid, sizeof(uint64_t))
                 c = c.next
             env_unlock(&self.m.engine.env)
-        self.check(open)
-        return box_take(&box)
+        try:
+            self.check(open)
+            if rc < 0:
+                raise MemoryError
+            while at < cids.n:
+                with nogil:
+                    box_open(&box)
+                    open = self.enter()
+                    end = min(cids.n, at + CONNS_PIECE * sizeof(uint64_t)) if open else at
+                    while at < end:
+                        c = self.find((<uint64_t*>(cids.data + at))[0])
+                        if c != NULL and c.known and (only == NULL or c.base.account == only):
+                            snapshot_conn(c, &box)
+                        at += sizeof(uint64_t)
+                    env_unlock(&self.m.engine.env)
+                self.check(open)
+                found += box_take(&box)
+        finally:
+            bytes_free(&cids)
+        return found
 
     def longest_hold(self):
         """For how many ns the engine lock was held at most since this was asked last: nobody was served meanwhile."""
@@ -120,24 +145,80 @@ cdef class PlaneView(EnvBox):
         found = box_take(&box)
         return found[0] if found else None
 
-    def subscriptions(self, AccountHandle account=None):
-        """Every subscription, or an account's, as (kind, cid, (account's id, delivered, max, internal), texts): subject, queue
-        and sid."""
+    def subscriptions(self, AccountHandle account=None, *, bytes matching=None, bytes within=None, bytes overlapping=None,
+                      bytes queue=None, bint clients=False, cids=None, uint64_t offset=0, most=None):
+        """A search for subscriptions.
+
+        Wanted are all, or an account's; those that would get a message on the subject `matching`, that the pattern `within`
+        covers, or that overlap with `overlapping`: one of the three; of the queue group; of connections; of these
+        connections. Of those that are found the search tells a page: `most` (all) from `offset` on.
+        """
+        cdef Subscriptions search = Subscriptions()
+        cdef SubSearch* w = &search.w
+        search.plane = self
+        search.account = account
+        search.texts = (matching, within, overlapping, queue)
+        w.only = account.a if account is not None else NULL
+        w.account = w.only.id if w.only != NULL else 0
+        for fit, subject in ((FIT_MATCHING, matching), (FIT_WITHIN, within), (FIT_OVERLAPPING, overlapping)):
+            if subject is not None:
+                w.fit = fit
+                w.subject = span_of(subject)
+        w.grouped = queue is not None
+        if w.grouped:
+            w.queue = span_of(queue)
+        w.clients = clients
+        w.skip = offset
+        w.most = UINT64_MAX if most is None else most
+        if cids is not None:
+            w.cids = &search.cids
+            for cid in cids:
+                if u64map_put(&search.cids, cid, 1) != 0:
+                    raise MemoryError
+        return search
+
+
+cdef class Subscriptions:
+    """A search for subscriptions, in pieces: gives lists of items (kind, cid, SubNumbers, (subject, queue, sid)).
+
+    A subscription that is there from the first piece to the last is found once, or twice where another one of exactly its
+    subject ends meanwhile. One that comes or goes meanwhile is found, perhaps.
+    """
+
+    cdef PlaneView plane
+    cdef AccountHandle account      # what the search points into
+    cdef tuple texts
+    cdef U64Map cids
+    cdef SubSearch w
+    cdef bint done
+
+    def __dealloc__(self):
+        u64map_free(&self.cids)
+
+    @property
+    def total(self):
+        """How many were found so far, on the page or not."""
+        return self.w.total
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
         cdef Inbox box
-        cdef SubWalk walk
-        cdef Account* a
-        cdef Account* only = account.a if account is not None else NULL
         cdef bint open
+        if self.done:
+            raise StopIteration
+        self.w.box = &box
         with nogil:
-            open = self.enter()
             box_open(&box)
-            walk.box = &box
-            a = self.m.engine.first_account if open else NULL
-            while a != NULL:
-                if only == NULL or a == only:
-                    walk.account = a.id
-                    sublist_each(a.subs, snapshot_sub, &walk)
-                a = a.next
-            env_unlock(&self.m.engine.env)
-        self.check(open)
+            open = self.plane.enter()
+            self.done = not open or subs_find(&self.plane.m.engine, &self.w)
+            env_unlock(self.plane.env)
+        self.plane.check(open)
         return box_take(&box)
+
+    def count(self):
+        """How many there are; ends the search."""
+        for _ in self:
+            pass
+        return self.w.total

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from enum import Enum
+from itertools import chain
 
 import msgspec
 
 from jsserver.access.certificates import read_secured, subject_text
 from jsserver.access.clients import Connection, read_connection
-from jsserver.cext.bytes import subjects_overlap
 from jsserver.cext.engine import Item, SubNumbers
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor.closed import ClosedConnections
@@ -17,8 +17,9 @@ from jsserver.text.goformat import MICROSECOND, MILLISECOND, duration, rfc3339_n
 from jsserver.wire.types import Wire, always
 
 
-class SubDetail(Wire):
-    """A subscription in detail."""
+class SubDetail(Wire, gc=False):
+    """A subscription in detail. A page may have so many that the search for garbage among them
+    would take long."""
 
     account: str = ""
     account_tag: str = ""
@@ -247,8 +248,8 @@ def _rows(server: Server, closed: ClosedConnections, wanted: Wanted) -> tuple[in
 def _listening(server: Server, account: str, subject: str) -> set[int]:
     """Connections of an account that subscribe to something that overlaps with the subject."""
     wanted = subject.encode("utf-8", "surrogateescape")
-    subs = server.plane.subscriptions(server.accounts[account])
-    return {item.cid for item in subs if subjects_overlap(item.texts[0], wanted)}
+    found = server.plane.subscriptions(server.accounts[account], overlapping=wanted)
+    return {item.cid for item in chain.from_iterable(found)}
 
 
 def _open_row(server: Server, item: Item) -> Row:
@@ -317,10 +318,9 @@ def _add_subscriptions(server: Server, wanted: Wanted, shown: list[ConnInfo]) ->
     if not open_ones:
         return
     only = server.accounts[wanted.account] if wanted.account else None
-    for _, cid, numbers, (subject, queue, sid) in server.plane.subscriptions(only):
-        info = open_ones.get(cid)
-        if info is None:
-            continue
+    found = server.plane.subscriptions(only, cids=open_ones)
+    for _, cid, numbers, (subject, queue, sid) in chain.from_iterable(found):
+        info = open_ones[cid]
         if not wanted.detail:
             info.subscriptions_list.append(subject.decode("utf-8", "replace"))
             continue

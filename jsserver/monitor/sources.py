@@ -3,7 +3,7 @@
 Everything here is called in the monitoring thread: an answer is a snapshot, made in a moment.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jsserver.access.clients import Connection
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from jsserver.jwt.claims import Account as AccountClaims
 
 
+class Subscriptions(Protocol):
+    """A search for subscriptions: gives those of a page, a few at once."""
+
+    @property
+    def total(self) -> int:
+        """How many were found so far."""
+
+    def __iter__(self) -> Iterator[list[Item]]: ...
+
+
 class Plane(Protocol):
     """The data plane; every method takes its lock for a moment."""
 
@@ -32,8 +42,18 @@ class Plane(Protocol):
     def connection(self, cid: int) -> Item | None:
         """One open connection."""
 
-    def subscriptions(self, account: Any = None) -> Sequence[Item]:
-        """All or an account's, each with `SubNumbers` and the texts subject, queue and sid."""
+    def subscriptions(
+        self,
+        account: Any = None,
+        *,
+        matching: bytes | None = None,
+        overlapping: bytes | None = None,
+        cids: Collection[int] | None = None,
+        offset: int = 0,
+        most: int | None = None,
+    ) -> Subscriptions:
+        """A search for those that are wanted; gives a page of them, each with `SubNumbers` and the
+        texts subject, queue and sid."""
 
 
 class AccountHandle(Protocol):

@@ -1,10 +1,11 @@
 """`/subsz`: subscriptions, the server's own included, and counters of the sublists."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
 
-from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_matches
+from jsserver.cext.bytes import subject_is_literal, subject_is_valid
 from jsserver.cext.engine import SubNumbers
 from jsserver.monitor.connz import SubDetail, sub_detail
 from jsserver.monitor.query import BadParameter, Paging, Query
@@ -80,10 +81,8 @@ def subsz(server: Server, wanted: Wanted, now: int) -> Subsz:
         limit=paging.limit,
         **msgspec.structs.asdict(sublist_stats(chosen)),
     )
-    if wanted.subs:
-        found = _list(server, wanted.account, _raw(wanted.test))
-        page.total = len(found)
-        page.subscriptions_list = paging.cut(found)
+    if wanted.subs and (not wanted.account or wanted.account in server.accounts):
+        page.total, page.subscriptions_list = _list(server, wanted)
     return page
 
 
@@ -96,20 +95,23 @@ def _publishable(subject: bytes) -> bool:
     return subject_is_valid(subject.replace(b" ", b"_")) and subject_is_literal(subject)
 
 
-def _list(server: Server, wanted: str, test: bytes) -> list[SubDetail]:
-    found: list[SubDetail] = []
-    if wanted and wanted not in server.accounts:
-        return found
-    only = server.accounts[wanted] if wanted else None
-    for _, cid, numbers, (subject, *rest) in server.plane.subscriptions(only):
+def _list(server: Server, wanted: Wanted) -> tuple[int, list[SubDetail]]:
+    """How many there are of those that are wanted, and those of the page."""
+    paging, accounts = wanted.paging, server.accounts
+    found = server.plane.subscriptions(
+        accounts[wanted.account] if wanted.account else None,
+        matching=_raw(wanted.test) if wanted.test else None,
+        offset=paging.offset,
+        most=paging.limit,
+    )
+    listed = []
+    for _, cid, numbers, texts in chain.from_iterable(found):
         num = SubNumbers(*numbers)
-        account = server.accounts.name_of(num.account)
-        if test and not subject_matches(subject, test):
-            continue
-        detail = sub_detail(cid, num, subject, *rest)
-        detail.account, detail.account_tag = account, server.accounts.tag_of(account)
-        found.append(detail)
-    return found
+        detail = sub_detail(cid, num, *texts)
+        detail.account = accounts.name_of(num.account)
+        detail.account_tag = accounts.tag_of(detail.account)
+        listed.append(detail)
+    return found.total, listed
 
 
 def whole(value: float) -> float:

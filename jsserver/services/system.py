@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver.access.auth import Admission
-from jsserver.cext.bytes import subject_covers, subject_is_literal, subject_matches
+from jsserver.cext.bytes import subject_is_literal
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.config.values import MAX_INT64
@@ -230,20 +230,16 @@ class System:
         subject, *queues = payload.strip(b" \t\r\n").split(b" ")
         if account not in self._server.accounts or not subject:
             return 0
-        fits = subject_matches if subject_is_literal(subject) else _is_within
-        return sum(
-            bool(item.cid) and fits(item.texts[0], subject) and _is_member(item, queues)
-            for item in self._server.plane.subscriptions(self._server.accounts[account])
+        literal = subject_is_literal(subject)
+        search = self._server.plane.subscriptions(
+            self._server.accounts[account],
+            matching=subject if literal else None,
+            within=None if literal else subject,
+            queue=queues[0] if queues else None,
+            clients=True,
+            most=0,
         )
-
-
-def _is_member(item: Item, queues: list[bytes]) -> bool:
-    """Whether a subscription is of the first of these groups; any is, where none is named."""
-    return not queues or (bool(item.texts[1]) and item.texts[1] == queues[0])
-
-
-def _is_within(subject: bytes, pattern: bytes) -> bool:
-    return subject_covers(pattern, subject)
+        return search.count()
 
 
 def _is_json(payload: bytes) -> bool:

@@ -1,17 +1,19 @@
 """Drives sublists and permissions of the core layer."""
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
+from libc.string cimport memset
 
 from jsserver.cext.bytes cimport Span, span_of
 from jsserver.cext.core cimport (
-    PERM_PUB_ALLOW, PERM_SUB_ALLOW, Match, Permissions, QueueGroup, Sub, Sublist, SublistStats, match_done, perms_add,
+    PERM_PUB_ALLOW, PERM_SUB_ALLOW, Match, Permissions, QueueGroup, Sub, SubCursor, Sublist, SublistStats, match_done, perms_add,
     perms_can_publish, perms_can_receive, perms_can_subscribe, perms_must_filter, perms_new, perms_release,
     perms_set_empty_allow, sub_free, sub_new, sublist_each, sublist_free, sublist_gc, sublist_insert, sublist_match,
-    sublist_new, sublist_remove, sublist_stats,
+    sublist_new, sublist_remove, sublist_some, sublist_stats,
 )
 
 
 cdef class PyMatch
+cdef class PyLook
 
 
 cdef class PySublist:
@@ -89,6 +91,12 @@ cdef class PySublist:
         sublist_each(self.list, note_sub, <void*>out)
         return out
 
+    def look(self) -> PyLook:
+        """A look at all subscriptions in pieces."""
+        cdef PyLook made = PyLook()
+        made.owner = self
+        return made
+
     def stats(self) -> dict:
         cdef SublistStats s
         sublist_stats(self.list, &s)
@@ -111,6 +119,21 @@ cdef class PySublist:
 cdef void note_sub(void* out, Sub* s) noexcept nogil:
     with gil:
         (<list>out).append(<size_t>s.target)
+
+
+cdef class PyLook:
+    cdef PySublist owner
+    cdef SubCursor cursor
+    cdef readonly bint done
+
+    def __cinit__(self):
+        memset(&self.cursor, 0, sizeof(self.cursor))
+
+    def some(self, int64_t room) -> list:
+        """The numbers of what the next piece tells."""
+        cdef list out = []
+        self.done = sublist_some(self.owner.list, &self.cursor, &room, note_sub, <void*>out)
+        return out
 
 
 cdef class PyMatch:

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.cext.core import PyMatch, PySublist
+from tests.cext.core import PyLook, PyMatch, PySublist
 
 # Plain subscriptions; members of each group, and what they weigh.
 Found = tuple[set[int], dict[bytes, set[int]], dict[bytes, int]]
@@ -75,6 +75,17 @@ subjects = st.one_of(
 queues = st.sampled_from([b"", b"", b"q", b"r", b"a"])
 
 
+class Look:
+    """A look in pieces, and what it has to tell."""
+
+    def __init__(self, look: PyLook, there: Iterable[int]) -> None:
+        self.look = look
+        self.there = set(there)
+        self.told: list[int] = []
+        self.ended: set[bytes] = set()
+        """Subjects of what ended meanwhile."""
+
+
 class SublistMachine(RuleBasedStateMachine):
     numbers = Bundle("numbers")
 
@@ -83,6 +94,7 @@ class SublistMachine(RuleBasedStateMachine):
         self.list = PySublist()
         self.subs: Subs = {}
         self.in_use: list[tuple[PyMatch, Found]] = []
+        self.looks: list[Look] = []
 
     @rule(
         target=numbers,
@@ -99,7 +111,27 @@ class SublistMachine(RuleBasedStateMachine):
     @rule(number=consumes(numbers))
     def remove(self, number: int) -> None:
         self.list.remove(number)
+        for look in self.looks:
+            look.there.discard(number)
+            look.ended.add(self.subs[number][0])
         del self.subs[number]
+
+    @rule()
+    def begin_a_look(self) -> None:
+        self.looks.append(Look(self.list.look(), self.subs))
+
+    @rule(room=st.integers(1, 30))
+    def look_on(self, room: int) -> None:
+        for look in self.looks:
+            told = look.look.some(room)
+            assert len(told) <= room
+            assert set(told) <= set(self.subs), "what is told is there"
+            twice = set(told) & set(look.told)
+            assert {self.subs[number][0] for number in twice} <= look.ended
+            look.told += told
+            if look.look.done:
+                assert look.there <= set(look.told)
+        self.looks = [look for look in self.looks if not look.look.done]
 
     @rule(subject=subjects, times=st.integers(1, 3))
     def match(self, subject: bytes, times: int) -> None:
@@ -131,6 +163,31 @@ class SublistMachine(RuleBasedStateMachine):
 
 SublistMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestSublist = SublistMachine.TestCase
+
+
+def test_a_look_in_pieces_while_subscriptions_come_and_go() -> None:
+    """Tables grow and shrink meanwhile, and subjects have more subscriptions than a piece."""
+    lst = PySublist()
+    stay = [lst.insert(b"s.%d" % i) for i in range(1000)]
+    stay += [lst.insert(b"s.*.%d" % i, b"q") for i in range(1000)]
+    stay += [lst.insert(b"same", b"q" if i % 2 else b"") for i in range(1000)]
+    stay += [lst.insert(b"*.*.>") for _ in range(300)]
+    look, told, others = lst.look(), [], []
+    for turn in range(100_000):
+        told += look.some(50)
+        if look.done:
+            break
+        if turn < 40:
+            others += [lst.insert(b"o.%d.%d" % (turn, i)) for i in range(200)]
+            others += [lst.insert(b"o.%d.%d.>" % (turn, i)) for i in range(200)]
+        else:
+            for number in others[-400:]:
+                lst.remove(number)
+            del others[-400:]
+        lst.gc()
+    assert look.done
+    assert len(told) == len(set(told))
+    assert set(stay) <= set(told)
 
 
 # ---- the cache -----------------------------------------------------------------------------------

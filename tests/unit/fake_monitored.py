@@ -1,10 +1,12 @@
 """A server with a made-up data plane, as the monitoring pages see it, and requests to its pages."""
 
 import json
+from collections.abc import Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
 from jsserver.access.clients import Connection
+from jsserver.cext.bytes import subject_matches, subjects_overlap
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
 from jsserver.config.options import Options
 from jsserver.monitor.closed import ClosedConnections
@@ -64,8 +66,25 @@ class FakePlane:
     def connection(self, cid: int) -> Item | None:
         return next((self._item(c) for c in self.open if c.cid == cid), None)
 
-    def subscriptions(self, account: "FakeHandle | None" = None) -> list[Item]:
-        return [i for i in self.subs if account is None or i.numbers.account == account.id]  # type: ignore[attr-defined]
+    def subscriptions(
+        self,
+        account: "FakeHandle | None" = None,
+        *,
+        matching: bytes | None = None,
+        overlapping: bytes | None = None,
+        cids: Collection[int] | None = None,
+        offset: int = 0,
+        most: int | None = None,
+    ) -> "FakeSearch":
+        found = [
+            sub
+            for sub in self.subs
+            if (account is None or SubNumbers(*sub.numbers).account == account.id)
+            and (matching is None or subject_matches(sub.texts[0], matching))
+            and (overlapping is None or subjects_overlap(sub.texts[0], overlapping))
+            and (cids is None or sub.cid in cids)
+        ]
+        return FakeSearch(found, offset, most)
 
     def add_sub(
         self,
@@ -87,6 +106,17 @@ class FakePlane:
         numbers = ConnNumbers(reason=0, websocket=c.type == "websocket", **figures)
         options = {"name": c.name, "lang": c.lang, "version": c.version}
         return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode(), b""))
+
+
+class FakeSearch:
+    """Subscriptions, one at a time."""
+
+    def __init__(self, found: list[Item], offset: int, most: int | None) -> None:
+        self.total = len(found)
+        self.page = found[offset:][:most]
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        return iter([item] for item in self.page)
 
 
 class FakeHandle:
