@@ -96,6 +96,9 @@ class SubjectTransform:
 def s2_decode(data: ReadableBuffer) -> bytes:
     """The plain bytes of one block. ValueError."""
 
+def s2_encode(data: ReadableBuffer) -> bytes:
+    """An S2 stream that holds these bytes."""
+
 def crc32c_of(data: ReadableBuffer) -> tuple[int, int]:
     """A CRC-32C computed in both ways, with the processor's instruction and from tables."""
 

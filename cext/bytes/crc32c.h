@@ -80,3 +80,21 @@ static inline void copy_back(uint8_t *d, size_t offset, size_t n) {
         while (d < end) *d++ = *s++;
     }
 }
+
+/* How many bytes at `a` and `b` agree; `a` is the one behind, and reads stop at its end. */
+static inline size_t match_length(const uint8_t *a, const uint8_t *b, const uint8_t *end) {
+    const uint8_t *from = a;
+    while (end - a >= 8) {
+        uint64_t x, y;
+        memcpy(&x, a, 8);
+        memcpy(&y, b, 8);
+        if (x != y) return (size_t)(a - from) + (size_t)(__builtin_ctzll(x ^ y) >> 3);
+        a += 8;
+        b += 8;
+    }
+    while (a < end && *a == *b) {
+        a++;
+        b++;
+    }
+    return (size_t)(a - from);
+}

@@ -19,6 +19,7 @@ cdef uint8_t[10] SNAPPY_START = [0xff, 6, 0, 0, 115, 78, 97, 80, 112, 89]      #
 
 
 cdef inline uint8_t* snappy_literal(uint8_t* d, const uint8_t* p, uint32_t n) noexcept nogil:
+    # At most 1 << 24 bytes.
     cdef uint32_t m = n - 1
     if n == 0:
         return d
@@ -29,11 +30,17 @@ cdef inline uint8_t* snappy_literal(uint8_t* d, const uint8_t* p, uint32_t n) no
         d[0] = 60 << 2
         d[1] = <uint8_t>m
         d += 2
-    else:
+    elif m < 65536:
         d[0] = 61 << 2
         d[1] = <uint8_t>(m & 0xff)
         d[2] = <uint8_t>(m >> 8)
         d += 3
+    else:
+        d[0] = 62 << 2
+        d[1] = <uint8_t>(m & 0xff)
+        d[2] = <uint8_t>(m >> 8 & 0xff)
+        d[3] = <uint8_t>(m >> 16)
+        d += 4
     memcpy(d, p, n)
     return d + n
 
@@ -85,6 +92,16 @@ cdef uint32_t snappy_checksum(const uint8_t* p, size_t n) noexcept nogil:
     return <uint32_t>(((crc >> 15) | (crc << 17)) + 0xa282ead8ULL)
 
 
+cdef void chunk_head(uint8_t* d, uint8_t kind, const uint8_t* plain, size_t n, size_t made) noexcept nogil:
+    # Writes what stands before the `made` bytes of a chunk that holds n plain ones; kind 1: these as they are.
+    cdef uint32_t crc = snappy_checksum(plain, n)
+    d[0] = kind
+    d[1] = <uint8_t>((made + 4) & 0xff)
+    d[2] = <uint8_t>((made + 4) >> 8 & 0xff)
+    d[3] = <uint8_t>((made + 4) >> 16)
+    memcpy(d + 4, &crc, 4)
+
+
 cdef size_t snappy_room(size_t n) noexcept nogil:
     # What snappy_stream writes at most.
     return sizeof(SNAPPY_START) + (n // SNAPPY_CHUNK + 1) * (SNAPPY_HEAD + SNAPPY_ROOM)
@@ -93,23 +110,17 @@ cdef size_t snappy_room(size_t n) noexcept nogil:
 cdef size_t snappy_stream(const uint8_t* p, size_t n, uint8_t* out) noexcept nogil:
     # The stream of `n` bytes; how many bytes it has.
     cdef uint8_t* d = out
-    cdef uint32_t some, crc
+    cdef uint32_t some
     cdef size_t made
     memcpy(d, SNAPPY_START, sizeof(SNAPPY_START))
     d += sizeof(SNAPPY_START)
     while n:
         some = <uint32_t>min(n, <size_t>SNAPPY_CHUNK)
         made = snappy_block(p, some, d + SNAPPY_HEAD)
-        d[0] = 0
         if made >= some:
-            d[0] = 1            # as it is
             memcpy(d + SNAPPY_HEAD, p, some)
             made = some
-        crc = snappy_checksum(p, some)
-        d[1] = <uint8_t>((made + 4) & 0xff)
-        d[2] = <uint8_t>((made + 4) >> 8 & 0xff)
-        d[3] = <uint8_t>((made + 4) >> 16)
-        memcpy(d + 4, &crc, 4)
+        chunk_head(d, made == some, p, some, made)
         d += SNAPPY_HEAD + made
         p += some
         n -= some

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from jsserver.cext.bytes import S2Stream, hh64, sha256, snappy
+from jsserver.cext.bytes import S2Stream, hh64, s2_encode, sha256
 
 from . import metafiles
 from .metafiles import INF, SUM, MetaFiles
@@ -59,7 +59,7 @@ class Snapshot:
             piece = next(self._pieces, None)
             if piece is None:
                 break
-            self._ready += snappy(piece)
+            self._ready += s2_encode(piece)
         taken = bytes(self._ready[:size])
         del self._ready[:size]
         return taken

@@ -4,7 +4,7 @@ import io
 import json
 import tarfile
 
-from jsserver.cext.bytes import S2Stream, hh64, sha256, snappy
+from jsserver.cext.bytes import S2Stream, hh64, s2_encode, sha256
 
 Files = dict[str, bytes]
 
@@ -30,7 +30,7 @@ def archive_of(files: Files, stream: str) -> bytes:
         info = tarfile.TarInfo(name)
         info.size = len(content)
         parts.append(info.tobuf() + content + bytes(-len(content) % tarfile.BLOCKSIZE))
-    return snappy(b"".join(parts) + bytes(2 * tarfile.BLOCKSIZE))
+    return s2_encode(b"".join(parts) + bytes(2 * tarfile.BLOCKSIZE))
 
 
 def changed(files: Files, name: str, /, **fields: object) -> Files:

@@ -1,13 +1,15 @@
-"""The S2 decoder: every kind of tag, the stream around blocks, and input that is cut or changed."""
+"""S2: every kind of tag, the stream around blocks, bad input, and what the encoder makes."""
 
 import contextlib
+import random
 
+import cramjam
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext.bytes import S2Stream, crc32c_of, s2_decode
+from jsserver.cext.bytes import S2Stream, crc32c_of, s2_decode, s2_encode, snappy
 
 START = b"\xff\x06\x00\x00S2sTwO"
 SNAPPY_START = b"\xff\x06\x00\x00sNaPpY"
@@ -215,3 +217,83 @@ def test_a_stream_that_is_cut() -> None:
         stream.finish()
     with pytest.raises(ValueError, match="no S2"):
         S2Stream().finish()
+
+
+# ---- the encoder -------------------------------------------------------------------------------
+
+
+def by_us(code: bytes) -> bytes:
+    stream = S2Stream()
+    plain = more = stream.feed(code)
+    while more:
+        more = stream.feed(b"")
+        plain += more
+    stream.finish()
+    return plain
+
+
+PARTS = st.lists(
+    st.tuples(
+        st.one_of(st.binary(max_size=40), st.sampled_from([b"\0", b"abc", b'{"order":'])),
+        st.integers(1, 60),
+    ),
+    max_size=25,
+)
+
+
+@given(PARTS)
+@settings(max_examples=300, deadline=None)
+def test_what_is_encoded_comes_out_again(parts: list[tuple[bytes, int]]) -> None:
+    plain = b"".join(part * times for part, times in parts)
+    code = s2_encode(plain)
+    assert code.startswith(START)
+    assert by_us(code) == plain
+    assert len(code) <= len(plain) + 18
+
+
+@pytest.mark.parametrize(
+    "size", [0, 1, 15, 16, 17, 18, 31, 32, 33, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20]
+)
+@pytest.mark.parametrize("kind", ["zeros", "noise", "cycle"])
+def test_every_size_of_chunk(size: int, kind: str) -> None:
+    noise = random.Random(size).randbytes(70001)
+    plain = {
+        "zeros": b"\0" * size,
+        "noise": noise * (size // 70001 + 1),
+        "cycle": b"0123456789" * (size // 10 + 1),
+    }
+    data = plain[kind][:size]
+    code = s2_encode(data)
+    assert by_us(code) == data
+    if size >= 1 << 20:
+        assert len(code) < {"zeros": 200, "cycle": 300, "noise": size}[kind]
+
+
+@pytest.mark.parametrize("back", [1, 7, 2047, 2048, 65535, 65536, 200_000])
+@pytest.mark.parametrize(
+    "length", [4, 11, 12, 64, 65, 68, 69, 75, 76, 323, 324, 400, 65855, 65856, 70000]
+)
+def test_copies_of_every_distance_and_length(back: int, length: int) -> None:
+    # Then a copy of the same distance again, a little further on.
+    rng = random.Random(back * 100_003 + length)
+    plain = bytearray(rng.randbytes(back + 40))
+    for some in (length, 9):
+        for _ in range(some):
+            plain.append(plain[-back])
+        plain += rng.randbytes(5)
+    plain += rng.randbytes(40)
+    assert by_us(s2_encode(plain)) == plain
+
+
+def test_framed_snappy_of_another() -> None:
+    plain = b"".join(b"order %d of customer %d, " % (i, i % 17) for i in range(9000))
+    assert by_us(bytes(cramjam.snappy.compress(plain))) == plain
+    assert bytes(cramjam.snappy.decompress(snappy(plain))) == plain
+    for some in (plain[:100], b"", b"a" * 70000):
+        assert s2_decode(bytes(cramjam.snappy.compress_raw(some))) == some
+
+
+def test_what_comes_again_far_away_takes_no_room() -> None:
+    rng = random.Random(3)
+    once = b"".join(b'{"order":%d,"customer":"%s"}' % (i, rng.randbytes(12)) for i in range(3000))
+    assert len(s2_encode(once * 5)) < 0.5 * len(snappy(once * 5))

@@ -1,0 +1,164 @@
+# S2: bytes in compressed chunks. s2.pxi has the format, and reads it.
+#
+# Beyond Snappy's tags an encoder of S2 repeats the distance of the copy before, and its chunks may be larger.
+
+cdef extern from "bytes/crc32c.h" nogil:
+    size_t match_length(const uint8_t* a, const uint8_t* b, const uint8_t* end)
+
+cdef enum:
+    S2_PACK_CHUNK = 1 << 20     # plain bytes of a chunk, as nats-server has it
+    S2_HASH_BITS = 14
+    S2_TAIL = 16                # bytes at a chunk's end that are only looked at as part of a copy
+
+cdef uint8_t[10] S2_START = [0xff, 6, 0, 0, 83, 50, 115, 84, 119, 79]      # "S2sTwO"
+
+
+@cython.overflowcheck(False)
+cdef inline uint32_t s2_hash(uint64_t six) noexcept nogil:
+    # Of the first six of eight bytes.
+    return <uint32_t>(((six << 16) * 0xcf1bbcdcbf9bULL) >> (64 - S2_HASH_BITS))
+
+
+cdef inline uint8_t* s2_literal(uint8_t* d, const uint8_t* p, uint32_t n) noexcept nogil:
+    # Behind p stand at least S2_TAIL bytes.
+    if n == 0 or n > S2_TAIL:
+        return snappy_literal(d, p, n)
+    d[0] = <uint8_t>((n - 1) << 2)
+    memcpy(d + 1, p, S2_TAIL)
+    return d + 1 + n
+
+
+cdef inline uint8_t* s2_repeat(uint8_t* d, size_t n) noexcept nogil:
+    # Copies n >= 4 more bytes from where the last copy came from.
+    if n <= 8:
+        d[0] = <uint8_t>((n - 4) << 2 | 1)
+        d[1] = 0
+        return d + 2
+    d[1] = 0
+    if n < 264:
+        d[0] = 5 << 2 | 1
+        d[2] = <uint8_t>(n - 8)
+        return d + 3
+    if n < 65796:
+        n -= 260
+        d[0] = 6 << 2 | 1
+        d[2] = <uint8_t>(n & 0xff)
+        d[3] = <uint8_t>(n >> 8)
+        return d + 4
+    n -= 65540
+    d[0] = 7 << 2 | 1
+    d[2] = <uint8_t>(n & 0xff)
+    d[3] = <uint8_t>(n >> 8 & 0xff)
+    d[4] = <uint8_t>(n >> 16)
+    return d + 5
+
+
+cdef inline uint8_t* s2_copy(uint8_t* d, size_t back, size_t n) noexcept nogil:
+    # Copies n >= 4 bytes from that far back; what one tag cannot hold is repeated.
+    cdef size_t some = n
+    if back < 2048 and (n <= 11 or n > 64):
+        some = n if n <= 11 else 8
+        d[0] = <uint8_t>(back >> 8 << 5 | (some - 4) << 2 | 1)
+        d[1] = <uint8_t>(back & 0xff)
+        d += 2
+    elif back < 65536:
+        some = n if n <= 64 else 60
+        d[0] = <uint8_t>((some - 1) << 2 | 2)
+        d[1] = <uint8_t>(back & 0xff)
+        d[2] = <uint8_t>(back >> 8)
+        d += 3
+    else:
+        some = n if n <= 64 else 60
+        d[0] = <uint8_t>((some - 1) << 2 | 3)
+        d[1] = <uint8_t>(back & 0xff)
+        d[2] = <uint8_t>(back >> 8 & 0xff)
+        d[3] = <uint8_t>(back >> 16 & 0xff)
+        d[4] = <uint8_t>(back >> 24)
+        d += 5
+    return s2_repeat(d, n - some) if n > some else d
+
+
+cdef size_t s2_block_encode(const uint8_t* p, uint32_t n, uint32_t* seen, uint8_t* out) noexcept nogil:
+    # The tags of n bytes, at most S2_PACK_CHUNK, behind their length; they take at most s2_block_room(n) bytes at `out`. seen:
+    # 1 << S2_HASH_BITS words for its use. How many bytes were written.
+    cdef uint8_t* d = out
+    cdef const uint8_t* end = p + n
+    cdef uint32_t at = 1, begun = 0, last = 0, back, size, hashed
+    cdef uint64_t word
+    d += put_uv(d, n)
+    memset(seen, 0, sizeof(uint32_t) << S2_HASH_BITS)
+    while n > S2_TAIL and at < n - S2_TAIL:
+        word = load64(p + at)
+        if last and load32(p + at - last) == <uint32_t>(word & 0xffffffffU):
+            size = 4 + <uint32_t>match_length(p + at + 4, p + at + 4 - last, end)
+            d = s2_literal(d, p + begun, at - begun)
+            d = s2_repeat(d, size)
+        else:
+            hashed = s2_hash(word)
+            back = seen[hashed]
+            seen[hashed] = at
+            if load32(p + back) != <uint32_t>(word & 0xffffffffU):
+                at += 1 + ((at - begun) >> 6)       # faster through what repeats nothing
+                continue
+            size = 4 + <uint32_t>match_length(p + at + 4, p + back + 4, end)
+            while at > begun and back and p[at - 1] == p[back - 1]:
+                at -= 1
+                back -= 1
+                size += 1
+            last = at - back
+            d = s2_literal(d, p + begun, at - begun)
+            d = s2_copy(d, last, size)
+        at += size
+        begun = at
+        if at < n - S2_TAIL:
+            seen[s2_hash(load64(p + at - 2))] = at - 2
+    d = snappy_literal(d, p + begun, n - begun)
+    return <size_t>(d - out)
+
+
+cdef inline size_t s2_block_room(size_t n) noexcept nogil:
+    return n + n // 6 + 32
+
+
+cdef int s2_pack(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
+    # Appends a stream of chunks that hold these bytes. 0 | S2_NO_MEMORY, then nothing is appended.
+    cdef size_t some, made, before = out.n
+    cdef uint32_t* seen = <uint32_t*>malloc(sizeof(uint32_t) << S2_HASH_BITS)
+    cdef int rc = bytes_add(out, S2_START, sizeof(S2_START)) if seen != NULL else -1
+    cdef uint8_t* d
+    while n and rc == 0:
+        some = min(n, <size_t>S2_PACK_CHUNK)
+        rc = bytes_reserve(out, SNAPPY_HEAD + s2_block_room(some))
+        if rc < 0:
+            break
+        d = out.data + out.n
+        made = s2_block_encode(p, <uint32_t>some, seen, d + SNAPPY_HEAD)
+        if made >= some:
+            memcpy(d + SNAPPY_HEAD, p, some)
+            made = some
+        chunk_head(d, made == some, p, some, made)
+        out.n += SNAPPY_HEAD + made
+        p += some
+        n -= some
+    free(seen)
+    if rc < 0:
+        out.n = before
+        return S2_NO_MEMORY
+    return 0
+
+
+def s2_encode(data) -> bytes:
+    """A stream that holds these bytes."""
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef const uint8_t* p = &view[0] if len(view) else NULL
+    cdef size_t n = len(view)
+    cdef Bytes out
+    cdef int rc
+    memset(&out, 0, sizeof(out))
+    with nogil:
+        rc = s2_pack(p, n, &out)
+    try:
+        s2_raise(rc)
+        return (<const char*>out.data)[:out.n]
+    finally:
+        bytes_free(&out)
