@@ -194,6 +194,14 @@ cdef inline Block* block_i(const Store* s, uint32_t i) noexcept nogil:
     return s.blocks[s.b0 + i]
 
 
+cdef Block* last_written(const Store* s) noexcept nogil:
+    # The last block that has a byte, or the first one.
+    cdef uint32_t i = s.n_blocks
+    while i > 1 and st_load(&block_i(s, i - 1).used) == 0:
+        i -= 1
+    return block_i(s, i - 1)
+
+
 cdef uint32_t block_from(const Store* s, uint64_t seq) noexcept nogil:
     # Index of the first block that reaches up to seq; n_blocks when none.
     cdef uint32_t lo = 0, hi = s.n_blocks, mid

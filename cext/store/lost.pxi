@@ -99,6 +99,21 @@ cdef void lost_place(Store* s, DamageKind kind, uint64_t block, uint64_t at, uin
         s.on_damaged(s.ctx, &d)
 
 
+cdef void erasures_end(Store* s) noexcept nogil:
+    # After the replay: a message that is erased in part and was not removed is damaged.
+    cdef const Bytes* list = &s.recovery.erasures
+    cdef size_t at = 0
+    cdef uint32_t i
+    cdef Damage d
+    while at < list.n:
+        memcpy(&d, list.data + at, sizeof(Damage))
+        i = lost_find(s.lost, d.first) if s.lost != NULL else 0
+        if s.lost == NULL or s.lost.n == LOST_MAX or i < s.lost.n and s.lost.seqs[i] == d.first:
+            lost_place(s, d.kind, d.block, d.at, d.size, d.first, d.first, 1)
+        at += sizeof(Damage)
+    bytes_free(&s.recovery.erasures)
+
+
 cdef void slot_damaged(Store* s, Block* b, uint32_t i) noexcept nogil:
     # A message whose record does not fit what is known of it; it stays listed, and is not served.
     cdef uint64_t seq = seq_at(b, i), size = b.len[i]

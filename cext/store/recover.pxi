@@ -156,7 +156,7 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
             return rc
     elif c.good:
         o.before.sealed = c.mark.sealed
-        o.before.doubt = c.fate == FATE_BLIND and is_last
+        o.before.doubt = c.fate == FATE_BLIND
     elif not all_zero(b.data, size) and not (c.fate == FATE_CUT and begins_group(&c)):
         return 1
     if c.fate == FATE_CUT:
@@ -392,6 +392,7 @@ cdef int blocks_replay(Opening* o, const uint64_t* nums, int64_t n, uint64_t new
             return ST_IO
     if rc >= 0:
         replay_extent(s)
+        erasures_end(s)
         suspects_check(s)
         rc = sequences_restore(o)
         cut_finish(s)

@@ -90,10 +90,8 @@ cdef void reap(Store* s) noexcept nogil:
     cdef uint32_t i = s.n_blocks
     if s.recovery.replaying or i == 0:
         return
-    while i > 1 and st_load(&block_i(s, i - 1).used) == 0:
-        i -= 1
-    last = block_i(s, i - 1)
-    while i > 1 and block_i(s, i - 1).damaged:
+    last = last_written(s)
+    while i > 1 and (block_i(s, i - 1).damaged or st_load(&block_i(s, i - 1).used) == 0):
         i -= 1
     whole = block_i(s, i - 1)
     while s.empties != NULL:

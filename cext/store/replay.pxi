@@ -76,6 +76,7 @@ cdef void cut_replay(Store* s, Block* b, const Cut* cut) noexcept nogil:
     memos_forget(s)
     s.last_seq = cut.behind
     s.last_ts = cut.last_ts
+    s.recovery.told = min(s.recovery.told, cut.behind)
     if s.msgs == 0:
         s.first_seq = cut.behind + 1
     cut_extent(cut, &s.writing.extent)

@@ -125,6 +125,7 @@ cdef void store_dispose(Store* s) noexcept nogil:
         log_free(log)
     free(s.blocks)
     bytes_free(&s.writing.stuck)
+    bytes_free(&s.recovery.erasures)
     index_free(&s.x)
     if s.map != NULL:
         pages_free(s.map, s.map_size)

@@ -79,6 +79,20 @@ cdef void hole_end(Scan* c, uint64_t raw_seq) noexcept nogil:
         hole_close(c.s, raw_seq & ~ERASED)
 
 
+cdef bint erasure_note(Scan* c, const Held* h, uint64_t seq) noexcept nogil:
+    # An erasure that did not come to its end, where a later block says that the message is removed: only that one tells.
+    cdef Damage d
+    if c.s.recovery.erasures.n >= LOST_MAX * sizeof(Damage):
+        return False
+    memset(&d, 0, sizeof(Damage))
+    d.kind = DAMAGE_RECORDS
+    d.block = c.b.num
+    d.at = h.at
+    d.size = h.size
+    d.first = seq
+    return bytes_add(&c.s.recovery.erasures, &d, sizeof(Damage)) == 0
+
+
 cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
     # A message that is known, and cannot be served.
     cdef uint64_t raw_seq = st_get64(c.p + h.at + 4), seq = raw_seq & ~(TOMB | ERASED)
@@ -90,7 +104,8 @@ cdef void scan_lost(Scan* c, const Held* h) noexcept nogil:
         c.b.last = seq - 1
     skip_to(c.s, c.b, seq)
     lost_add(c.s, seq, h.size)
-    lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, seq, seq, 1)
+    if h.why == HELD_LOST or raw_seq & ERASED == 0 or not erasure_note(c, h, seq):
+        lost_place(c.s, DAMAGE_RECORDS, c.b.num, h.at, h.size, seq, seq, 1)
 
 
 cdef bint closing_torn(Scan* c) noexcept nogil:
@@ -243,6 +258,8 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     mark_close(c, &m)
     if not c.unsure:
         extent_join(&c.s.writing.extent, &m.extent)     # it says how its group leaves the stream
+        if not c.mark.shut:
+            c.s.recovery.told = max(c.s.recovery.told, m.extent.last)
     return 1 if rc == 0 else rc
 
 

@@ -51,7 +51,9 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
     s.last_seq = max(s.last_seq, s.writing.floor)
     last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)
     if last > s.last_seq:
-        was = max(s.last_seq + 1, s.writing.extent.first)       # what is below the first one is gone by right
+        # What is below the first one is gone by right. So is what a marker names that stands where all of it had been: blocks
+        # leave, or are compacted, without their removed messages. Another marker may have known of a block that is missing.
+        was = max(s.last_seq, r.told, s.writing.extent.first - 1 if s.writing.extent.first else 0) + 1
         if was <= last:
             lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, was, last, 0)
         s.last_seq = last

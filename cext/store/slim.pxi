@@ -26,10 +26,10 @@ cdef struct Slim:
 
 
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
-    # Not the last block, which says which sequence was the last.
+    # Not the last block that has a byte: it says which sequence was the last.
     cdef uint64_t framing = MARKER
     if (not is_sealed(b) or b.damaged or b.cut or b.compaction == COMPACT_NEVER or b.work != WORK_NONE or b.region
-            or b == block_i(s, s.n_blocks - 1)):
+            or b == last_written(s)):
         return False
     if b.compaction == COMPACT_WANTED:
         return b.ghosts > 0
