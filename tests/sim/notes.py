@@ -36,7 +36,8 @@ class Shown(NamedTuple):
     live: dict[int, Message]
     last: int
     floors: list[int]
-    """Of its consumers."""
+    """Of each consumer the first message above its floor. A floor passes over sequences without a
+    message, at once or at the next start: which of the two says nothing of a message."""
     lost: list[int]
     places: list[Damage]
 

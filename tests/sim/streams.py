@@ -484,7 +484,8 @@ class Sim:
     def shown(self) -> Shown:
         """What a start shows of it."""
         _, live, last = look(self.stream)
-        floors = [r.handle.state().floor_stream for r in self.readers if r.handle is not None]
+        at = [r.handle.state().floor_stream for r in self.readers if r.handle is not None]
+        floors = [min((seq for seq in live if seq > floor), default=last + 1) for floor in at]
         lost = self.stream.lost()
         return Shown(live, last, floors, lost.sequences, lost.places)
 
@@ -497,7 +498,7 @@ class Sim:
             differ = before.live.keys() ^ now.live.keys()
             raise Wrong(f"{why}: {sorted(differ)[:9]} are no more what a start showed")
         if now.floors != before.floors and not self.limits["max_age"]:
-            raise Wrong(f"{why}: the floors were {before.floors} and are {now.floors}")
+            raise Wrong(f"{why}: consumers stood before {before.floors}, now before {now.floors}")
         # What a power cut damaged a start with a checkpoint does not see.
         sound = self.world.sound
         news = [p for p in now.places if not before.covers(p) and (sound or p.kind == "sequences")]
