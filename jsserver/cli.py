@@ -105,7 +105,7 @@ _PARSERS: dict[str, Parser] = {
     **_UNAVAILABLE,
 }
 
-_COMMANDS = ("version", "help", "bench", "check", "consumer", "spark")
+_COMMANDS = ("version", "help", "bench", "check", "consumer", "spark", "store")
 
 _JOBS = "jsserver-spark"
 
@@ -114,6 +114,7 @@ Usage: {program} [options]
        {program} version | help | bench
        {program} check -c <file> [--json]
        {program} consumer waits | pending | release | redrive
+       {program} store check <dir>
        {program} spark archive | replay | verify | compact | expire | report | check
 
 Server options:
@@ -219,6 +220,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from jsserver.admin import consumers
 
         return consumers.main(arguments[1:])
+    if arguments[:1] == ["store"]:
+        from jsserver.offline.command import main as store
+
+        return store(arguments[1:])
     if arguments[:1] == ["spark"]:
         return _spark(arguments[1:])
     if arguments[:1] == ["check"]:

@@ -288,19 +288,24 @@ def survey(directory: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
     it would be offline ("": it would not). Only configurations are looked at, and nothing is
     changed."""
     for name in _subdirectories(directory):
-        folder = directory / name
+        yield from survey_stream(directory / name, read)
+
+
+def survey_stream(folder: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
+    """The same of one stream's folder."""
+    name = folder.name
+    try:
+        params.of_stream(_read_stream(read, folder, name, os.listdir(folder))[0])
+    except Exception as error:
+        yield name, _reason(error)
+        return
+    yield name, ""
+    for consumer in _subdirectories(folder / CONSUMERS):
+        place, asset = folder / CONSUMERS / consumer, f"{name}/{consumer}"
         try:
-            params.of_stream(_read_stream(read, folder, name, os.listdir(folder))[0])
+            _read(read, place, asset, StoredConsumer, os.listdir(place))
         except Exception as error:
-            yield name, _reason(error)
-            continue
-        yield name, ""
-        for consumer in _subdirectories(folder / CONSUMERS):
-            place, asset = folder / CONSUMERS / consumer, f"{name}/{consumer}"
-            try:
-                _read(read, place, asset, StoredConsumer, os.listdir(place))
-            except Exception as error:
-                yield f"{name} > {consumer}", _reason(error)
+            yield f"{name} > {consumer}", _reason(error)
 
 
 def _device(directory: str) -> int | None:

@@ -100,6 +100,7 @@ PARTS = {
     "instances": {
         *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
     },
+    "offline": {"disk.storedir", "instances", "text.goformat"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
@@ -207,8 +208,8 @@ PARTS = {
     "admin": {"client.connection", "client.credentials", "client.login"},
     "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
     "cli": {
-        *("admin", "bench", "check", "config", "process.procs", "process.signalling", "start"),
-        "text.flags",
+        *("admin", "bench", "check", "config", "offline", "process.procs"),
+        *("process.signalling", "start", "text.flags"),
     },
 }
 #: Who may name the types of what stands on it.

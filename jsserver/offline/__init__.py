@@ -1,0 +1,4 @@
+"""Tools for a store directory that no server runs on: check, dump, du and repair.
+
+`places` finds streams and opens files, `blocks` reads records, `caches` and `consumers` what stands
+beside them; `check` looks at a stream with `messages` and `findings`; `command` is the way in."""

@@ -1,0 +1,222 @@
+"""`jsserver store`: the command line of the tools for a store directory that no server runs on."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from jsserver.cext.bytes import hh64
+from jsserver.instances.metafiles import MetaFiles
+
+from . import places, shows
+from .check import Report, StreamCheck
+from .findings import Finding, Findings, Severity
+from .places import Layout, NoStore, Place, Unreadable
+
+SOUND, FOUND, FAILED = 0, 1, 2
+
+
+class Refused(Exception):
+    """What was asked for cannot be done; the text says why."""
+
+
+def _layout(options: argparse.Namespace) -> tuple[Layout, list[Place]]:
+    found = places.layout(options.directory)
+    chosen = found.chosen(options.account, options.stream)
+    if not chosen and (options.account or options.stream):
+        wanted = " ".join(filter(None, (options.account, options.stream)))
+        there = ", ".join(f"{place.account} {place.name}" for place in found.streams) or "none"
+        raise Refused(f"there is no stream {wanted}; there are: {there}")
+    return found, chosen
+
+
+def _warn_of_server(root: Path) -> None:
+    if user := places.server_on(root):
+        text = f"{user} runs on this directory: what it writes meanwhile may look damaged"
+        sys.stderr.write(f"jsserver store: warning: {text}\n")
+
+
+def _bytes_of(chosen: list[Place]) -> int:
+    total = 0
+    for place in chosen:
+        folder, hidden = place.messages()
+        for number in places.numbers_of(places.names_in(folder), hidden):
+            try:
+                total += os.stat(folder / f"{number}.blk").st_size
+            except OSError:
+                continue
+    return total
+
+
+# ---- check ---------------------------------------------------------------------------------------
+
+
+def _check(options: argparse.Namespace) -> int:
+    layout, chosen = _layout(options)
+    _warn_of_server(layout.root)
+    outside = Findings()
+    if not options.account and not options.stream:
+        for path, what in layout.foreign:
+            kind = "link" if path.is_symlink() else "strange"
+            severity = Severity.WARNING if kind == "link" else Severity.NOTE
+            where = str(path.relative_to(layout.root))
+            outside.add(Finding(severity, kind, "", "", where, what))
+    files = MetaFiles(hh64)
+    bar = shows.Progress(_bytes_of(chosen))
+    reports = []
+    for place in chosen:
+        report = StreamCheck(place, layout.root, files, bar.add).run()
+        bar.end()
+        _offline(report, files)
+        _tell(report.findings, options)
+        reports.append(report)
+    _tell(outside, options)
+    _sum_up(options, layout, reports, outside)
+    everything = [outside, *(report.findings for report in reports)]
+    if any(findings.unread for findings in everything):
+        return FAILED
+    return SOUND if all(findings.sound for findings in everything) else FOUND
+
+
+def _offline(report: Report, files: MetaFiles) -> None:
+    """What keeps a start of jsserver from serving it although its files are whole."""
+    from jsserver.instances.recovery import survey_stream
+
+    if report.encrypted or report.findings.count(Severity.DAMAGE):
+        return
+    place = report.place
+    for asset, why in survey_stream(place.folder, files.look):
+        if why:
+            where = f"{place.account}/streams/{place.name}/meta.inf"
+            text = f"{asset}: {why}"
+            report.findings.add(
+                Finding(Severity.WARNING, "offline", place.account, place.name, where, text)
+            )
+
+
+def _tell(findings: Findings, options: argparse.Namespace) -> None:
+    if options.json:
+        return
+    for finding in findings.in_order():
+        if finding.severity is not Severity.NOTE or options.notes:
+            sys.stdout.write("\n".join(finding.lines()) + "\n")
+    hidden = sum(findings.more.values())
+    if hidden:
+        sys.stdout.write(f"{hidden} more findings in this stream\n")
+
+
+def _summary(report: Report) -> dict[str, object]:
+    walk, found = report.walk, report.findings
+    return {
+        "account": report.place.account,
+        "stream": report.place.name,
+        "blocks": report.blocks,
+        "bytes": report.size,
+        "records": report.records,
+        "messages": walk.live,
+        "message_bytes": walk.live_bytes,
+        "last_seq": walk.last,
+        "encrypted": report.encrypted,
+        "compressed_blocks": sum(span.packed for span in walk.spans),
+        "damage": found.count(Severity.DAMAGE),
+        "warnings": found.count(Severity.WARNING),
+        "notes": found.count(Severity.NOTE),
+        "unread": found.unread,
+    }
+
+
+def _sum_up(
+    options: argparse.Namespace, layout: Layout, reports: list[Report], outside: Findings
+) -> None:
+    sums = [_summary(report) for report in reports]
+    if options.json:
+        findings = [f.as_dict() for r in reports for f in r.findings.in_order()]
+        findings += [f.as_dict() for f in outside.in_order()]
+        told = {"directory": str(layout.root), "streams": sums, "findings": findings}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+        return
+    heads = ("account", "stream", "blocks", "bytes", "messages", "damage", "warnings", "notes", "")
+    rows = [
+        (
+            *(told[k] for k in ("account", "stream", "blocks")),
+            shows.size(report.size),
+            *(told[k] for k in ("messages", "damage", "warnings", "notes")),
+            _marks(report),
+        )
+        for report, told in zip(reports, sums, strict=True)
+    ]
+    sys.stdout.write(shows.table(heads, rows) + "\n")
+    everything = [outside, *(report.findings for report in reports)]
+    if any(f.unread for f in everything):
+        sys.stdout.write("not everything could be read\n")
+    elif all(f.sound for f in everything):
+        sys.stdout.write("sound\n")
+    else:
+        sys.stdout.write("not sound\n")
+
+
+def _marks(report: Report) -> str:
+    packed = sum(span.packed for span in report.walk.spans)
+    words = ["encrypted: records not looked at"] if report.encrypted else []
+    words += [f"{packed} compressed"] if packed else []
+    return ", ".join(words)
+
+
+# ---- the command line ----------------------------------------------------------------------------
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="jsserver store",
+        description="Tools for a store directory that no server runs on, whichever of jsserver and"
+        " nats-server wrote it.",
+        epilog="docs/store-tools.md has examples. Exit code: 0 sound, or done; 1 something was"
+        " found; 2 something could not be read, or the command line is wrong.",
+    )
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    check = _command(commands, "check", _check, "look for damage; nothing is changed")
+    check.add_argument("--notes", action="store_true", help="also what is no fault")
+    return made
+
+
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Command,
+    what: str,
+) -> argparse.ArgumentParser:
+    made = commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+    made.add_argument("directory", metavar="DIR", help="the store_dir of a server")
+    made.add_argument("--account", default="", metavar="A", help="of this account alone")
+    made.add_argument("--stream", default="", metavar="S", help="this stream alone")
+    made.add_argument("--json", action="store_true", help="as JSON, for programs")
+    made.set_defaults(run=run)
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; the process's exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except (NoStore, Refused) as error:
+        sys.stderr.write(f"jsserver store: {error}\n")
+    except Unreadable as error:
+        sys.stderr.write(f"jsserver store: {options.directory}: {error}\n")
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
+        return SOUND
+    except KeyboardInterrupt:
+        sys.stderr.write("\njsserver store: interrupted\n")
+    except OSError as error:
+        where = error.filename or options.directory
+        sys.stderr.write(f"jsserver store: {where}: {error.strerror}\n")
+    return FAILED
