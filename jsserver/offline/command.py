@@ -12,12 +12,13 @@ from pathlib import Path
 from jsserver.cext.bytes import hh64
 from jsserver.instances.metafiles import MetaFiles
 
-from . import places, shows
+from . import dumping, places, shows, usage
 from .check import Report, StreamCheck
 from .findings import Finding, Findings, Severity
 from .places import Layout, NoStore, Place, Unreadable
 
 SOUND, FOUND, FAILED = 0, 1, 2
+LAST_SEQUENCE = (1 << 64) - 1
 
 
 class Refused(Exception):
@@ -166,6 +167,57 @@ def _marks(report: Report) -> str:
     return ", ".join(words)
 
 
+# ---- du and dump ---------------------------------------------------------------------------------
+
+
+def _du(options: argparse.Namespace) -> int:
+    layout, chosen = _layout(options)
+    _warn_of_server(layout.root)
+    used = [usage.of_stream(place) for place in chosen]
+    if options.json:
+        told = {"directory": str(layout.root), "streams": [one.as_dict() for one in used]}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+    else:
+        heads = ["account", "stream", "disk", *usage.KINDS, "live", "deleted", "live/disk"]
+        heads += ["messages", "n blocks", "files"]
+        rows = [
+            (
+                *(one.place.account, one.place.name, shows.size(one.total)),
+                *(shows.size(one.disk[kind]) for kind in usage.KINDS),
+                *("encrypted" if one.encrypted else shows.size(n) for n in (one.live, one.gone)),
+                *(f"{one.ratio:.0%}", one.messages, one.blocks, one.files),
+            )
+            for one in used
+        ]
+        sys.stdout.write(shows.table(heads, rows) + "\n")
+        for account in sorted({one.place.account for one in used}):
+            own = [one.total for one in used if one.place.account == account]
+            text = f"{account}: {shows.size(sum(own))} on disk in {len(own)} streams"
+            sys.stdout.write(f"{text}\n")
+    unread = [f"{one.place.name}: {text}" for one in used for text in one.unread]
+    for text in unread:
+        sys.stderr.write(f"jsserver store: {text}\n")
+    return FAILED if unread else SOUND
+
+
+def _dump(options: argparse.Namespace) -> int:
+    layout, chosen = _layout(options)
+    if len(chosen) != 1:
+        accounts = ", ".join(place.account for place in chosen)
+        raise Refused(f"name the account with --account; the stream is in {accounts}")
+    _warn_of_server(layout.root)
+    first, last = options.first, options.last
+    wanted = dumping.Wanted(first, last, options.subject, options.limit)
+    faults = dumping.dump(chosen[0], wanted, _form(options), sys.stdout)
+    for text in faults:
+        sys.stderr.write(f"jsserver store: {text}\n")
+    return FOUND if faults else SOUND
+
+
+def _form(options: argparse.Namespace) -> dumping.Form:
+    return dumping.Form(options.json, options.raw, options.deleted, options.consumers)
+
+
 # ---- the command line ----------------------------------------------------------------------------
 
 Command = Callable[[argparse.Namespace], int]
@@ -182,6 +234,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _command(commands, "check", _check, "look for damage; nothing is changed")
     check.add_argument("--notes", action="store_true", help="also what is no fault")
+    _command(commands, "du", _du, "say what takes the room")
+    dump = _command(commands, "dump", _dump, "show the messages of a stream")
+    dump.add_argument("--from", dest="first", type=_sequence, default=0, metavar="SEQ")
+    dump.add_argument("--to", dest="last", type=_sequence, default=LAST_SEQUENCE, metavar="SEQ")
+    dump.add_argument("--subject", default="", metavar="FILTER", help="with * and >")
+    dump.add_argument("--limit", type=_sequence, default=LAST_SEQUENCE, metavar="N")
+    dump.add_argument("--raw", action="store_true", help="payloads alone, as they are")
+    dump.add_argument("--deleted", action="store_true", help="also ranges that are not there")
+    dump.add_argument("--consumers", action="store_true", help="also positions of consumers")
     return made
 
 
@@ -194,10 +255,18 @@ def _command(
     made = commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
     made.add_argument("directory", metavar="DIR", help="the store_dir of a server")
     made.add_argument("--account", default="", metavar="A", help="of this account alone")
-    made.add_argument("--stream", default="", metavar="S", help="this stream alone")
+    is_dump = name == "dump"
+    text = "the stream" if is_dump else "this stream alone"
+    made.add_argument("--stream", default="", metavar="S", help=text, required=is_dump)
     made.add_argument("--json", action="store_true", help="as JSON, for programs")
     made.set_defaults(run=run)
     return made
+
+
+def _sequence(text: str) -> int:
+    if not text.isdecimal() or int(text) > LAST_SEQUENCE:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number, or too large")
+    return int(text)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -14,6 +14,9 @@ from jsserver.disk.storedir import user_of
 WHOLE_MAX = 1 << 30
 """Bytes of a file that is read whole: no server writes a larger block."""
 
+KEY_FILE = "meta.key"
+"""Where nats-server keeps the key of an encrypted stream."""
+
 _BLOCK = re.compile(r"([0-9]{1,18})\.blk")
 _RAFT = "_js_"
 
