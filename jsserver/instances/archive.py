@@ -200,7 +200,7 @@ class Unpacked:
         if not self.meta:
             raise NotRestorable(f"no {INF} in it")
         for consumer, names in self._seen.items():
-            if names < {INF, SUM}:
+            if not names >= {INF, SUM}:
                 raise NotRestorable(f"consumer {consumer!r} has no configuration in it")
         # To its end, so that whoever sends it hears that all has arrived.
         while source.take():
