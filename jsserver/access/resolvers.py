@@ -18,7 +18,7 @@ from jsserver.config.options import OutgoingTls
 from jsserver.jwt.claims import Account, Claims
 from jsserver.jwt.tokens import TOKEN_MAX, TokenError, decode
 from jsserver.jwt.validation import is_key
-from jsserver.text.goformat import quote
+from jsserver.text.goformat import quote, reason
 from jsserver.text.identity import PREFIX_ACCOUNT
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class Directory:
             try:
                 self._write(file, token)
             except OSError as error:
-                raise NotStored((error.strerror or str(error)).lower()) from None
+                raise NotStored(reason(error).lower()) from None
             self._track(account, token)
         return True
 
@@ -303,7 +303,7 @@ class Directory:
             except FileNotFoundError:
                 return False
             except OSError as error:
-                raise NotStored((error.strerror or str(error)).lower()) from None
+                raise NotStored(reason(error).lower()) from None
             self._untrack(account)
         return True
 

@@ -74,9 +74,11 @@ class AccountPurge:
     async def _erase_offline(self, account: Account, name: str) -> None:
         """One that is on disk and is not served."""
         async with account.lock(name):
-            if account.directory is not None and name in account.offline:
-                await self._shared.run(self._erase, account.directory / name)
-                account.offline.pop(name, None)
+            if name not in account.offline:
+                return  # somebody else has removed it
+            assert account.directory is not None  # where the start has found it
+            await self._shared.run(self._erase, account.directory / name)
+            account.offline.pop(name, None)
 
     def _erase(self, directory: Path) -> None:
         if directory.is_dir():

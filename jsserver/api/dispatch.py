@@ -441,7 +441,7 @@ class Dispatcher:
         async with account.consumer_lock(event.stream, event.consumer):
             stream = account.streams.get(event.stream)
             consumer = stream.consumers.get(event.consumer) if stream is not None else None
-            if stream is None or consumer is None or consumer.handle.id != event.id:
+            if consumer is None or consumer.handle.id != event.id:
                 return
             try:
                 await account.change_consumer(DeleteConsumer(event.stream, event.consumer))

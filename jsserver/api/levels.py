@@ -7,12 +7,8 @@ HEADER = b"\r\nNats-Required-Api-Level:"
 
 def required_level(headers: bytes) -> bool:
     """Whether this server has the API level that the headers ask for."""
-    at = headers.find(HEADER)
-    if at < 0:
-        return True
-    start = at + len(HEADER)
-    end = headers.find(b"\r\n", start)
-    value = headers[start : end if end >= 0 else None].lstrip(b" ")
+    _, _, rest = headers.partition(HEADER)
+    value = rest.partition(b"\r\n")[0].lstrip(b" ")
     if not value:
         return True
     digits = value[1:] if value[:1] in (b"+", b"-") else value

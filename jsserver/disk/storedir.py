@@ -4,7 +4,7 @@ import os
 
 from jsserver.cext.store import lock_directory
 from jsserver.disk.directories import make_directory
-from jsserver.text.goformat import failure
+from jsserver.text.goformat import failure, reason
 
 LOCK = ".jsserver.lock"
 """The file whose lock keeps other servers off."""
@@ -58,9 +58,8 @@ class StoreDir:
         except (FileExistsError, NotADirectoryError) as e:
             raise StoreDirError("storage directory is not a directory") from e
         except OSError as e:
-            reason = (e.strerror or str(e)).lower()
             raise StoreDirError(
-                f"could not create storage directory - mkdir {e.filename}: {reason}"
+                f"could not create storage directory - mkdir {e.filename}: {reason(e).lower()}"
             ) from e
         try:
             self._lock = lock_directory(path)
@@ -86,8 +85,9 @@ def user_of(path: str) -> str:
     except OSError:
         return ""
     for row in rows:  # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF
-        if len(row) > 5 and row[1] == "FLOCK" and row[5].rpartition(":")[2] == str(inode):
-            return f"another server (pid {row[4]})"
+        match row:
+            case [_, "FLOCK", _, _, pid, file_of, *_] if file_of.rpartition(":")[2] == str(inode):
+                return f"another server (pid {pid})"
     return ""
 
 

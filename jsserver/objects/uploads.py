@@ -200,7 +200,7 @@ class Uploads:
         try:
             await self._shared.run(intents.write, upload.bucket, meta.name, meta.nuid)
         except OSError as error:
-            self._fail(key, upload, errcodes.STREAM_STORE_FAILED(err=error.strerror or error))
+            self._fail(key, upload, errcodes.STREAM_STORE_FAILED(err=goformat.reason(error)))
         if upload.failed is not None:
             self._refuse(key[0].name, reply, upload.failed)
         else:

@@ -41,7 +41,7 @@ class LogBridge(logging.Handler):
     """Takes what modules say through `logging` into the server's log."""
 
     def __init__(self, log: Logger) -> None:
-        super().__init__()
+        super().__init__(logging.INFO)
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -52,7 +52,7 @@ class LogBridge(logging.Handler):
             self._log.error(text)
         elif record.levelno >= logging.WARNING:
             self._log.warn(text)
-        elif record.levelno >= logging.INFO:
+        else:
             self._log.info(text)
 
 

@@ -163,10 +163,15 @@ def parse_duration(text: str) -> int:
     return -total if text[0] == "-" else total
 
 
+def reason(error: OSError) -> str:
+    """What the system said, without the number that Python puts before it."""
+    return error.strerror or str(error)
+
+
 def failure(error: OSError) -> str:
-    """What the system said, and of which file, without the number that Python puts before it."""
-    reason = error.strerror or str(error)
-    return f"{os.fsdecode(error.filename)}: {reason}" if error.filename else reason
+    """What the system said, and of which file."""
+    said = reason(error)
+    return f"{os.fsdecode(error.filename)}: {said}" if error.filename else said
 
 
 def quote(text: str | bytes) -> str:

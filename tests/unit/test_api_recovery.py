@@ -11,7 +11,7 @@ from jsserver.instances.metafiles import MetaFiles
 from jsserver.instances.recovery import TOGETHER
 from jsserver.instances.rounds import alone
 
-from .api_server import ApiServer, stub_hash
+from .api_server import ACCOUNT, SYSTEM_ACCOUNT, ApiServer, stub_hash
 from .fake_backend import FakeAccount
 
 
@@ -226,6 +226,20 @@ def test_a_stream_that_cannot_be_served_is_offline(
         assert [s["config"]["name"] for s in page["streams"]] == ["Z"]
         assert again.ok("STREAM.NAMES")["streams"] == ["A", "Z"]
     assert (directory / "meta.inf").read_bytes() == content
+
+
+def test_a_purge_of_the_account_removes_what_is_offline(tmp_path: Path) -> None:
+    with ApiServer(tmp_path) as api:
+        api.stream("A")
+        api.stream("B")
+    rewrite(tmp_path / "streams" / "A", "A", bogus=1)
+    with restarted(tmp_path, api.engine) as again:
+        assert list(again.ok("STREAM.LIST")["offline"]) == ["A"]
+        answer = again.raw(f"ACCOUNT.PURGE.{ACCOUNT}", account=SYSTEM_ACCOUNT)
+        assert answer is not None and json.loads(answer)["initiated"]
+        assert again.ok("STREAM.LIST")["total"] == 0
+        assert not (tmp_path / "streams" / "A").exists()
+        again.stream("A")
 
 
 def test_damage_is_kept_and_named(tmp_path: Path) -> None:
