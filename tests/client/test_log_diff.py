@@ -164,6 +164,7 @@ CONVERSATION = (
     b"HPUB a 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nxy\r\n"
     b"HPUB a r.1 18 18\r\nNATS/1.0\r\nA: b\r\n\r\n\r\n"
     b'PUB b 5\r\n\x00\xff"q"\r\nPONG\r\nUNSUB 2 5\r\nUNSUB 1\r\nSUB x 5\r\nSUB y 6\r\nSUB z 7\r\n'
+    b"PUB c 10\r\n0123456789\r\nPUB c 11\r\n0123456789a\r\n"
     b"PUB nobody r 0\r\n\r\nPUB x $JS.ACK.a 0\r\n\r\nPING\r\n"
 )
 

@@ -85,6 +85,9 @@ def test_the_youngest_go_where_there_are_too_many(servers: Servers) -> None:
     with Client(server) as more:
         assert not more.is_in
     assert "Closed 3 connections to fall within max_connections" in server.log()
+    reload(server, "max_connections: 3")
+    reload(server, "max_connections: 2")  # as many as there are
+    assert server.log().count("to fall within max_connections") == 1
     for client in clients:
         client.close()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jsserver.jwt.tokens import decode
 from jsserver.text.identity import PREFIX_ACCOUNT
 from tests.client.raw import Frame
 from tests.client.tokens import Client, configured
@@ -183,13 +184,16 @@ def test_an_activation_that_ends_while_it_is_used(pair: list[Server]) -> None:
 def test_a_revocation_is_of_one_export(pair: list[Server]) -> None:
     exports = [stream("shut.>", token_req=True), stream("closed.>", token_req=True)]
     imports = [stream(s, token=granted(s, "stream")) for s in ("shut.a", "closed.a")]
+    issued = decode(str(imports[1]["token"])).iat
     imported = [{**i, "account": EXPORTER.public} for i in imports]
+    both = ["shut.a", "closed.a"]
     shown = []
     for server in pair:
         talk = Conversation(server)
         heard = []
-        for at, revoked in enumerate((None, IMPORTER.public, "*")):
-            more = {"revocations": {revoked: NOW + 100_000}} if revoked else {}
+        revocations = [{}, {IMPORTER.public: NOW + 100_000}, {"*": issued}, {"*": issued - 1}]
+        for at, revoked in enumerate(revocations):
+            more = {"revocations": revoked} if revoked else {}
             changed = [exports[0], {**exports[1], **more}]
             talk.update(EXPORTER.made(iat=NOW - 60 + at, exports=changed))
             # nats-server's importers hear of it with their own next change
@@ -199,7 +203,7 @@ def test_a_revocation_is_of_one_export(pair: list[Server]) -> None:
             heard.append([frame.subject for frame in talk.inside.sync() if frame.verb == "MSG"])
         talk.close()
         shown.append(heard)
-    assert shown[0] == shown[1] == [["shut.a", "closed.a"], ["shut.a"], ["shut.a"]]
+    assert shown[0] == shown[1] == [both, ["shut.a"], ["shut.a"], both]
 
 
 def test_mappings(pair: list[Server]) -> None:

@@ -145,6 +145,37 @@ def test_what_goes_with_a_consumer_is_gone_for_good(held: tuple[Server, Faults])
         faults.aim("/jetstream/")
 
 
+@pytest.mark.parametrize("asked", ["STREAM.UPDATE.S", "CONSUMER.RESET.S.c"])
+def test_a_change_waits_for_the_messages_that_its_answer_shows(
+    held: tuple[Server, Faults], asked: str
+) -> None:
+    """The change itself is on disk; a message before it is not."""
+    server, faults = held
+    faults.aim("/msgs/")
+    try:
+        with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+            begin(app)
+            subject = f"$JS.API.{asked}"
+            answers = held_back(app, faults, {"s.1": LATE, subject: encoded(CHANGES[asked])})
+            shown = (b'"messages":4', b'"num_pending":4')
+            assert any(part in answer.payload for answer in answers for part in shown), answers
+    finally:
+        faults.aim("/jetstream/")
+
+
+def test_an_object_is_told_of_when_it_is_on_disk(servers: Servers, tmp_path: Path) -> None:
+    faults = Faults(tmp_path, "/OBJ_b/msgs/")
+    config = f"jetstream {{ store_dir: '{tmp_path / 'store'}', object_requests: true }}"
+    server = servers.under_test(config=config, env=faults.env)
+    bucket = {"name": "OBJ_b", "subjects": ["$O.b.C.>", "$O.b.M.>"], "allow_rollup_hdrs": True}
+    meta = {"bucket": "b", "name": "x", "nuid": "n", "chunks": 0, "size": 0}
+    with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+        assert "error" not in app.api("STREAM.CREATE.OBJ_b", bucket)
+        requests = {"$O.b.M.eA==": json.dumps(meta).encode(), "$OBJ.b": b'{"name":"x"}'}
+        answers = held_back(app, faults, requests)
+        assert any(b'"nuid":"n"' in answer.payload for answer in answers), answers
+
+
 def test_chunks_of_an_object_are_gone_for_good(servers: Servers, tmp_path: Path) -> None:
     """When its deletion is answered: the meta's sync returns, that of their removal does not."""
     faults = Faults(tmp_path, "/OBJ_b/msgs/")

@@ -143,6 +143,12 @@ def test_a_queue_that_is_too_long_is_dropped_and_told(tmp_path: Path) -> None:
         assert subject == "$JS.EVENT.ADVISORY.API.LIMIT_REACHED" and event["dropped"] == 4
 
 
+def test_the_system_account_is_told_where_somebody_listens(api: ApiServer) -> None:
+    api.dispatcher.advisories.out_of_storage()
+    api.dispatcher.advisories.limit_reached(4)
+    assert heard(api) == heard(api, api.system) == []
+
+
 def test_what_the_system_account_hears(api: ApiServer) -> None:
     told = BatchAbandoned(account=ACCOUNT, stream="S", batch="b", reason="large")
     subject = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
@@ -325,7 +331,7 @@ def test_what_consumers_tell(
 # ---- events --------------------------------------------------------------------------------------
 
 
-def test_an_inactive_consumer_is_removed(api: ApiServer) -> None:
+def test_an_inactive_consumer_is_removed(api: ApiServer, caplog: pytest.LogCaptureFixture) -> None:
     api.engine.listened.append("$JS.EVENT.ADVISORY.CONSUMER.DELETED.>")
     api.stream("S")
     api.consumer("S", "c")
@@ -340,6 +346,8 @@ def test_an_inactive_consumer_is_removed(api: ApiServer) -> None:
     api.run(tell(old))
     assert api.ok("CONSUMER.NAMES.S")["consumers"] == []
     assert len(heard(api)) == 1
+    api.run(tell(old))  # and is gone by now
+    assert heard(api) == [] and caplog.records == []
     api.consumer("S", "c")
     api.run(tell(old))
     assert api.ok("CONSUMER.NAMES.S")["consumers"] == ["c"], "a new one of the same name stays"

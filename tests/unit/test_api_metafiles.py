@@ -13,6 +13,9 @@ from jsserver.instances.metafiles import KEY, DamagedMeta, MetaFiles, is_encrypt
 from jsserver.instances.rounds import alone
 
 from .api_server import stub_hash
+from .power_cut import PowerCut, power_cut
+
+__all__ = ["power_cut"]
 
 FILES = MetaFiles(stub_hash)
 
@@ -161,3 +164,37 @@ def test_what_nats_server_has_encrypted_may_begin_as_json_does(
 ) -> None:
     assert is_encrypted(["meta.inf", KEY], body) is encrypted
     assert not is_encrypted(["meta.inf"], body)
+
+
+def test_what_others_wrote_is_on_disk_once_it_is_synced(
+    tmp_path: Path, power_cut: PowerCut
+) -> None:
+    for name in ("1.blk", "2.blk"):
+        (tmp_path / name).write_bytes(name.encode())
+    metafiles.sync_files(tmp_path)
+    assert power_cut.left(tmp_path) == {"1.blk": b"1.blk", "2.blk": b"2.blk"}
+
+
+def test_a_repair_is_there_after_a_power_cut(asset: Path, power_cut: PowerCut) -> None:
+    """The sum of an update that a crash broke off gets its name when the asset is read."""
+    (asset / "meta.sum").rename(asset / "meta.sum.tmp")
+    assert read(asset) == b'{"a":1}'
+    assert {*power_cut.left(asset)} == {"meta.inf", "meta.sum"}
+
+
+def test_notes_are_there_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
+    """Files of positions and of uploads: new ones, and those that replace others."""
+    path = tmp_path / "notes" / "a"
+    metafiles.write_new(path, b"new")
+    assert power_cut.left(path.parent) == {"a": b"new"}
+    metafiles.replace(path, b"other")
+    assert power_cut.left(path.parent) == {"a": b"other"}
+
+
+def test_a_restored_asset_is_there_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
+    staged = metafiles.stage(tmp_path / "streams")
+    (staged / "obs" / "c").mkdir(parents=True)
+    metafiles.place(staged, tmp_path / "streams" / "S")
+    assert power_cut.left(tmp_path / "streams") == {"S": None}
+    assert power_cut.left(tmp_path / "streams" / "S") == {"obs": None}
+    assert power_cut.left(tmp_path / "streams" / "S" / "obs") == {"c": None}

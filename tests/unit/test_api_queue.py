@@ -41,6 +41,17 @@ def test_one_connection_does_not_keep_all_busy() -> None:
     assert not queue
 
 
+def test_whose_requests_are_all_begun_waits_with_the_next_one() -> None:
+    queue: RequestQueue[str] = RequestQueue(100, 100, 2)
+    for n in range(2):
+        queue.put(1, f"a{n}", False)
+    assert taken(queue, 2) == ["a0", "a1"]
+    queue.put(1, "a2", False)
+    assert not queue
+    queue.done(1)
+    assert taken(queue, 1) == ["a2"]
+
+
 def test_too_many_are_dropped_where_most_wait() -> None:
     queue: RequestQueue[str] = RequestQueue(5, 3, 50)
     assert not queue.put(9, "own", False)

@@ -5,7 +5,13 @@ from typing import Any
 import bcrypt
 import pytest
 
-from jsserver.access.auth import Authenticator, password_fits, permission_set
+from jsserver.access.auth import (
+    AUTH_REQUESTS,
+    Authenticator,
+    password_fits,
+    permission_set,
+    without_asking,
+)
 from jsserver.access.clients import Connect, decode_connect
 from jsserver.config.options import (
     Account,
@@ -31,6 +37,21 @@ def test_hashed_passwords_in_every_spelling(prefix):
     assert password_fits(stored, "s3cret")
     assert not password_fits(stored, "other")
     assert not password_fits(stored, "s3cret" + "x" * 80)
+
+
+def test_hashed_passwords_have_up_to_72_bytes():
+    stored = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
+    assert password_fits(stored, "x" * 72)
+    assert not password_fits(stored, "x" * 73)
+
+
+def test_who_must_not_ask_keeps_its_permissions_otherwise():
+    rules = Permissions(publish=SubjectPermission(allow=["a"], deny=["b"]))
+    made = without_asking(rules).publish
+    assert made is not None and made.allow == ["a"] and made.deny == ["b", AUTH_REQUESTS]
+    for none in (None, Permissions(), Permissions(publish=SubjectPermission(allow=["a"]))):
+        made = without_asking(none).publish
+        assert made is not None and made.deny == [AUTH_REQUESTS]
 
 
 def test_plain_passwords_and_what_only_looks_hashed():
@@ -80,6 +101,22 @@ def test_token_and_single_user():
     single = authenticator(Authorization(username="me", password="pw"))
     assert single.admit(Connect(user="me", password="pw"), "") is not None
     assert single.admit(Connect(user="me", password=""), "") is None
+
+
+@pytest.mark.parametrize("secret", ["token", "password"])
+def test_a_single_hash_takes_long_too(secret):
+    name = {"username": "me"} if secret == "password" else {}
+    hashed = authenticator(Authorization(**name, **{secret: HASHED}))
+    plain = authenticator(Authorization(**name, **{secret: "s3cret"}))
+    connect = Connect(user="me", password="s3cret", auth_token="s3cret")
+    assert hashed.slow(connect) and not plain.slow(connect)
+
+
+def test_a_no_auth_user_has_no_hash_and_is_somebody():
+    users = [User(name="a", password="x"), User(name="b", password=HASHED)]
+    for name, let_in in (("a", True), ("b", False), ("nobody", False)):
+        auth = authenticator(Authorization(users=users), no_auth_user=name)
+        assert (auth.admit(Connect(), "") is not None) is let_in
 
 
 def test_connect_keys_are_matched_without_regard_to_case():

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import itertools
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -98,3 +99,16 @@ def test_what_fails_again_at_once_is_not_tried_in_a_tight_loop(
     times = asyncio.run(tries_on_a_flapping_disk(tmp_path, monkeypatch))
     pauses = [later - before for before, later in itertools.pairwise(times)]
     assert min(pauses) >= 0.05
+
+
+def test_a_disk_that_takes_writes_and_no_syncs_does_not_work_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    mending.probe(tmp_path)
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(OSError, match="Input/output error"):
+        mending.probe(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,17 +1,23 @@
 """OCSP responses that are kept: what is found, what counts as a hit, and which goes first."""
 
 import time
+from pathlib import Path
 from typing import cast
 
 from jsserver.access.ocsp import GOOD, REVOKED, UNKNOWN, Answer
 from jsserver.access.responses import KEPT_MAX, Cache, Figures
 from jsserver.config.options import OcspCache
 from jsserver.process.logs import Logger
+from tests.unit.power_cut import PowerCut, power_cut
+
+__all__ = ["power_cut"]
 
 
 class Silent:
     def debug(self, text: str, *args: object) -> None:
         """Says nothing."""
+
+    warn = error = debug
 
 
 def cache(**settings: object) -> Cache:
@@ -57,3 +63,16 @@ def test_nothing_is_kept_where_nothing_is_to_be() -> None:
     kept.put("a", answer(GOOD), "CN=a")
     assert kept.get("a") is None
     assert kept.figures() == Figures(0, 0, 0, 0, 0, 0)
+
+
+def test_the_file_is_whole_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
+    kept = cache(local_store=str(tmp_path))
+    kept.put("ab", answer(GOOD), "CN=a")
+    changed = kept.to_save()
+    assert changed is not None
+    kept.save(changed)
+    (file,) = tmp_path.iterdir()
+    assert b"CN=a" in (power_cut.whole(file) or b"")
+    again = cache(local_store=str(tmp_path))
+    again.load()
+    assert again.get("ab") == b"raw %d" % GOOD

@@ -8,6 +8,9 @@ import pytest
 
 from jsserver.access.resolvers import Directory, MemoryResolver, NotFound, NotStored, preload
 from tests.jwts import Account, Operator
+from tests.unit.power_cut import PowerCut, power_cut
+
+__all__ = ["power_cut"]
 
 OPERATOR = Operator()
 A, B, C = (Account(OPERATOR) for _ in range(3))
@@ -88,6 +91,26 @@ def test_deletes(tmp_path: Path, hard: bool) -> None:
     assert directory.digest == bytes(32)
     left = [path.name for path in tmp_path.iterdir()]
     assert left == ([] if hard else [f"{A.public}.jwt.deleted"])
+
+
+def test_what_is_stored_is_there_whole_after_a_power_cut(
+    tmp_path: Path, power_cut: PowerCut
+) -> None:
+    directory = Directory(str(tmp_path))
+    newer = A.made(iat=NOW + 10)
+    for token in (A.token, newer):
+        directory.store(A.public, token)
+        assert power_cut.left(tmp_path) == {f"{A.public}.jwt": token.encode()}
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_what_is_deleted_stays_deleted_over_a_power_cut(
+    tmp_path: Path, power_cut: PowerCut, hard: bool
+) -> None:
+    directory = Directory(str(tmp_path), hard=hard)
+    directory.store(A.public, A.token)
+    directory.delete(A.public)
+    assert f"{A.public}.jwt" not in power_cut.left(tmp_path)
 
 
 def test_memory() -> None:

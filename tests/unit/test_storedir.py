@@ -1,11 +1,18 @@
-"""The store directory of a server that names none: which one it takes, and what it leaves."""
+"""The store directory: which one a server takes that names none, what it leaves, its ballast."""
 
+import errno
+import os
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from jsserver.disk.ballast import Ballast
+from jsserver.disk.directories import make_directory
 from jsserver.disk.storedir import InUse, StoreDir
+from tests.unit.power_cut import PowerCut, power_cut
+
+__all__ = ["power_cut"]
 
 
 def test_servers_without_a_store_directory_have_one_each(
@@ -32,3 +39,24 @@ def test_who_has_a_store_directory_is_told_with_its_process(tmp_path: Path) -> N
         StoreDir(str(tmp_path))
     one.close()
     StoreDir(str(tmp_path)).close()
+
+
+def test_a_directory_is_there_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
+    make_directory(tmp_path / "a" / "b")
+    assert power_cut.left(tmp_path) == {"a": None}
+    assert power_cut.left(tmp_path / "a") == {"b": None}
+
+
+def test_a_ballast_is_made_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems say that a quota is used up only when the file is synced."""
+
+    def sync(_: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    ballast = Ballast(str(tmp_path))
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(OSError, match="quota"):
+        ballast.make()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,42 @@
+"""A user's name that is a distinguished name, as RFC 4514 writes it and as it is taken."""
+
+import pytest
+
+from jsserver.access.mapping import parse_dn
+
+
+def parts(text: str) -> list[list[tuple[str, str]]]:
+    return [sorted(rdn) for rdn in parse_dn(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r"CN=a\,b", "a,b"),
+        (r"CN=\ a\ ", " a "),
+        (r"CN=a\2Cb", "a,b"),
+        (r"CN=J\c3\bcrgen", "Jürgen"),
+        (r"CN=a\2c", "a,"),
+        ("CN= a b ", "a b"),
+        ("CN=a\\", "a"),
+    ],
+)
+def test_escapes(text: str, value: str) -> None:
+    assert parts(text) == [[("CN", value)]]
+
+
+@pytest.mark.parametrize("text", [r"CN=a\2", r"CN=a\2g", r"CN=a\g2b", r"CN=a\zz"])
+def test_an_escape_is_a_sign_or_two_digits(text: str) -> None:
+    with pytest.raises(ValueError, match="no two digits"):
+        parse_dn(text)
+
+
+def test_parts_and_their_pairs() -> None:
+    assert parts("ou=b+cn=a, O=c") == [[("CN", "a"), ("OU", "b")], [("O", "c")]]
+    assert parts("") == []
+
+
+@pytest.mark.parametrize("text", ["a", "a,CN=b", "CN=a,b", "CN=#0401"])
+def test_what_is_no_distinguished_name(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_dn(text)
