@@ -53,6 +53,17 @@ cdef inline void place_text(uint8_t** at, Span* s) noexcept nogil:
     at[0] += s.n
 
 
+# ---- assertions, lists ---------------------------------------------------------------------------
+
+cdef extern from "bytes/checked.h" nogil:
+    void invariant(bint holds, const char* what) noexcept
+    void holder_enter(uint64_t* holder) noexcept
+    void holder_leave(uint64_t* holder) noexcept
+    bint holder_here(const uint64_t* holder) noexcept
+
+include "bytes/lists.pxd"
+
+
 # ---- numbers -------------------------------------------------------------------------------------
 
 cdef extern from "bytes/words.h" nogil:
@@ -196,20 +207,17 @@ ctypedef void (*task_fn)(Task* t) noexcept nogil
 
 cdef struct Task:
     # Embedded in its owner; being queued twice is being queued once.
-    Task* next
-    Task* prev
-    bint queued
+    ListNode node
     task_fn fn
     void* owner
 
-cdef struct TaskList:
-    Task* head
-    Task* tail
+cdef inline bint task_queued(const Task* t) noexcept nogil:
+    return list_linked(&t.node)
 
-cdef void task_post(TaskList* l, Task* t) noexcept nogil
-cdef void task_cancel(TaskList* l, Task* t) noexcept nogil
+cdef void task_post(List* l, Task* t) noexcept nogil
+cdef void task_cancel(Task* t) noexcept nogil
 # Runs what is queued, including what that queues, at most `limit` tasks; returns how many ran.
-cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil
+cdef uint32_t task_run(List* l, uint32_t limit) noexcept nogil
 
 
 # ---- tables --------------------------------------------------------------------------------------
@@ -450,12 +458,6 @@ cdef struct EnvLock:
     int64_t longest         # ns that it was held at most, since somebody asked
     uint64_t holder         # with CHECKED=1
 
-cdef extern from "bytes/checked.h" nogil:
-    void invariant(bint holds, const char* what) noexcept
-    void holder_enter(uint64_t* holder) noexcept
-    void holder_leave(uint64_t* holder) noexcept
-    bint holder_here(const uint64_t* holder) noexcept
-
 cdef inline void env_lock_init(EnvLock* l) noexcept nogil:
     pthread_mutex_init(&l.held, NULL)
     pthread_mutex_init(&l.next, NULL)
@@ -494,7 +496,7 @@ cdef struct Env:
     int64_t now           # wall clock, ns since 1970; set by whoever drives, before each turn
     int64_t mono          # monotonic ns, likewise
     TimerHeap timers      # deadlines on the monotonic clock
-    TaskList tasks        # what is to run at the end of this turn
+    List tasks            # of Tasks: what is to run at the end of this turn
     FileOps* files
     System* system
     Outlet out

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport KIND_LEAF, Bytes, Span, Task, TaskList, Timer, TimerHeap, U64Map, span_c
+from jsserver.cext.bytes cimport KIND_LEAF, Bytes, List, Span, Task, Timer, TimerHeap, U64Map, span_c
 from jsserver.cext.core cimport (
     CLOSE_THROTTLED, Account, Ahead, Chunk, Client, ClientOptions, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist,
 )
@@ -419,7 +419,7 @@ cdef struct Reactor:
     # under the engine lock
     Worklist work
     TimerHeap timers        # of its connections and listeners
-    TaskList tasks
+    List tasks
     uint32_t n_conns
     int64_t sleeps_until    # mono: when it looks for work by itself; 0: it is about to
     Listener* listeners

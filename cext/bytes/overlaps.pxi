@@ -17,9 +17,8 @@ cdef enum:
 cdef struct MeetNode:
     MeetNode* parent        # NULL: the root
     MeetNode* star          # the child `*`
-    MeetNode* children      # the first literal child
-    MeetNode* next          # siblings
-    MeetNode* before
+    List children           # the literal ones
+    ListNode node           # among its siblings
     uint32_t here           # patterns that end with this token,
     uint32_t tail           # and that go on with > alone
     uint32_t first_here     # the lowest number of theirs
@@ -43,6 +42,10 @@ cdef struct MeetTrie:
     Visit* todo             # of a search
     uint32_t n_todo, cap_todo
     uint64_t steps          # that searches may still take
+
+
+cdef inline MeetNode* meet_at(const ListNode* n) noexcept nogil:
+    return <MeetNode*>list_owner(n, &(<MeetNode*>NULL).node)
 
 
 cdef inline uint8_t* meet_token(const MeetNode* at) noexcept nogil:
@@ -92,7 +95,7 @@ cdef MeetNode* meet_child(const MeetTrie* x, const MeetNode* parent, const Word*
     cdef uint64_t hash
     cdef uint32_t i
     cdef MeetNode* node
-    if parent.children == NULL:
+    if list_empty(&parent.children):
         return NULL
     hash = meet_hash(parent, w.hash)
     i = <uint32_t>hash & (x.edges.cap - 1)
@@ -123,27 +126,19 @@ cdef MeetNode* meet_step(MeetTrie* x, MeetNode* at, const Word* w) noexcept nogi
         return NULL
     child.n_token = w.n
     memcpy(meet_token(child), w.p, w.n)
-    child.next = at.children
-    if at.children != NULL:
-        at.children.before = child
-    at.children = child
+    list_push_front(&at.children, &child.node)
     return child
 
 
 cdef void meet_prune(MeetTrie* x, MeetNode* at) noexcept nogil:
     cdef MeetNode* parent
-    while at.parent != NULL and at.here == 0 and at.tail == 0 and at.star == NULL and at.children == NULL:
+    while at.parent != NULL and at.here == 0 and at.tail == 0 and at.star == NULL and list_empty(&at.children):
         parent = at.parent
         if parent.star == at:
             parent.star = NULL
         else:
             table_remove(&x.edges, meet_hash(parent, table_hash(meet_token(at), at.n_token)), at)
-            if at.before != NULL:
-                at.before.next = at.next
-            else:
-                parent.children = at.next
-            if at.next != NULL:
-                at.next.before = at.before
+            list_remove(&at.node)
         free(at)
         at = parent
 
@@ -214,7 +209,8 @@ cdef inline int meet_later(MeetTrie* x, MeetNode* node, uint32_t at) noexcept no
 
 cdef int meet_spread(MeetTrie* x, const Visit* v, Meeting how) noexcept nogil:
     # Notes all children of the node that the search goes on from. 0 | -1 no memory | -2 no steps are left
-    cdef MeetNode* child = v.node.children
+    cdef ListWalk children = list_walk(&v.node.children)
+    cdef MeetNode* child = meet_at(list_step(&children))
     cdef const Word* w
     cdef uint32_t next = v.at + 1
     if v.at != ALL_BELOW:
@@ -237,7 +233,7 @@ cdef int meet_spread(MeetTrie* x, const Visit* v, Meeting how) noexcept nogil:
         x.steps -= 1
         if meet_later(x, child, next) < 0:
             return -1
-        child = child.next
+        child = meet_at(list_step(&children))
     return meet_later(x, v.node.star, next)
 
 
@@ -276,15 +272,15 @@ cdef void meet_free(MeetTrie* x) noexcept nogil:
     while at != NULL:
         if at.star != NULL:
             at = at.star
-        elif at.children != NULL:
-            at = at.children
+        elif not list_empty(&at.children):
+            at = meet_at(list_first(&at.children))
         else:
             up = at.parent
             if up != NULL:
                 if up.star == at:
                     up.star = NULL
                 else:
-                    up.children = at.next
+                    list_remove(&at.node)
                 free(at)
             at = up
     free(x.edges.a)

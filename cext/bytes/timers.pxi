@@ -106,41 +106,20 @@ cdef uint32_t timer_run(TimerHeap* h, int64_t now, uint32_t limit) noexcept nogi
 
 # ---- tasks -------------------------------------------------------------------------------------------
 
-cdef void task_post(TaskList* l, Task* t) noexcept nogil:
-    if t.queued:
-        return
-    t.queued = True
-    t.next = NULL
-    t.prev = l.tail
-    if l.tail != NULL:
-        l.tail.next = t
-    else:
-        l.head = t
-    l.tail = t
+cdef void task_post(List* l, Task* t) noexcept nogil:
+    if not list_linked(&t.node):
+        list_push_back(l, &t.node)
 
 
-cdef void task_cancel(TaskList* l, Task* t) noexcept nogil:
-    if not t.queued:
-        return
-    t.queued = False
-    if t.prev != NULL:
-        t.prev.next = t.next
-    else:
-        l.head = t.next
-    if t.next != NULL:
-        t.next.prev = t.prev
-    else:
-        l.tail = t.prev
-    t.next = NULL
-    t.prev = NULL
+cdef void task_cancel(Task* t) noexcept nogil:
+    list_drop(&t.node)
 
 
-cdef uint32_t task_run(TaskList* l, uint32_t limit) noexcept nogil:
+cdef uint32_t task_run(List* l, uint32_t limit) noexcept nogil:
     cdef uint32_t ran = 0
     cdef Task* t
-    while ran < limit and l.head != NULL:
-        t = l.head
-        task_cancel(l, t)
+    while ran < limit and not list_empty(l):
+        t = <Task*>list_owner(list_pop(l), &(<Task*>NULL).node)
         ran += 1
         t.fn(t)         # may post it again or free its owner
     return ran

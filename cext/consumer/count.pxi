@@ -50,7 +50,7 @@ cdef void count_done(Consumer* c) noexcept nogil:
 
 
 cdef void count_stop(Consumer* c) noexcept nogil:
-    task_cancel(&c.env.tasks, &c.count.task)
+    task_cancel(&c.count.task)
     sweep_free(c.count.sweep)
     c.count.sweep = NULL
     filter_free(&c.count.loose)

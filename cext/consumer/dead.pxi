@@ -93,7 +93,7 @@ cdef void dead_free(Consumer* c) noexcept nogil:
 
 cdef void dead_stop(Consumer* c) noexcept nogil:
     # What is not stored by now dies again where its consumer is served next.
-    task_cancel(&c.env.tasks, &c.dead.task)
+    task_cancel(&c.dead.task)
     timer_cancel(&c.env.timers, &c.timers[TIMER_DEAD])
     wait_cancel(&c.dead.cold)
     dead_free(c)

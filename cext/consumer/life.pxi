@@ -192,7 +192,7 @@ cdef int consumer_lead(Consumer* c) noexcept nogil:
 cdef void consumer_rest(Consumer* c) noexcept nogil:
     cdef int i
     consumer_unsubscribe(c)
-    task_cancel(&c.env.tasks, &c.upto.task)
+    task_cancel(&c.upto.task)
     if c.role == ROLE_LEADS:
         c.role = ROLE_FOLLOWS
     for i in range(TIMERS):
@@ -200,7 +200,7 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
     dead_stop(c)
     pin_end(c)
     wait_cancel(&c.cold)
-    task_cancel(&c.env.tasks, &c.deliver)
+    task_cancel(&c.deliver)
     if c.count.phase:
         count_stop(c)
         c.role = ROLE_BEHIND
@@ -382,7 +382,7 @@ cdef void consumers_free(Stream* s) noexcept nogil:
     if k == NULL:
         return
     timer_cancel(&s.env.timers, &k.flush)
-    task_cancel(&s.env.tasks, &k.flush_soon)
+    task_cancel(&k.flush_soon)
     for i in range(k.replayed.cap):
         if k.replayed.keys[i] != NULL:
             replayed_free(<Replayed*>k.replayed.vals[i])

@@ -74,7 +74,7 @@ cdef void pull_arm(Consumer* c, Pull* q) noexcept nogil:
 cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
     cdef Pull* q = <Pull*>t.owner
     cdef Consumer* c = q.c
-    cdef bint idle = not c.deliver.queued and c.timers[TIMER_WAKE].pos == 0
+    cdef bint idle = not task_queued(&c.deliver) and c.timers[TIMER_WAKE].pos == 0
     if q.expires and q.expires <= now:
         pull_status(c, q, b"408 Request Timeout")
         pull_remove(c, q)

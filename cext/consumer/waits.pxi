@@ -126,7 +126,7 @@ cdef void deadlines_finish(Consumer* c) noexcept nogil:
 
 
 cdef void deadlines_forget(Consumer* c) noexcept nogil:
-    task_cancel(&c.env.tasks, &c.move)
+    task_cancel(&c.move)
     if c.waits != NULL:
         free(c.waits.texts)
         free(c.waits)

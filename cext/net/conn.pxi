@@ -177,10 +177,10 @@ cdef void conn_finish(Conn* c) noexcept nogil:
     timer_cancel(&r.timers, &c.auth_timer)
     timer_cancel(&r.timers, &c.output.timer)
     timer_cancel(&r.timers, &c.rest.timer)
-    task_cancel(&r.tasks, &c.rest.resume)
-    task_cancel(&r.tasks, &c.coming.judged)
+    task_cancel(&c.rest.resume)
+    task_cancel(&c.coming.judged)
     if c.ws != NULL:
-        task_cancel(&r.tasks, &c.ws.answered)
+        task_cancel(&c.ws.answered)
     forget_dirty(&c.base)
     forget_again(c)
     forget_resting(c)

@@ -155,11 +155,11 @@ cdef bint is_settled(const Reactor* r) noexcept nogil:
 cdef int64_t reactor_due(Reactor* r) noexcept nogil:
     # When it has something to do that no socket tells it of; 0: at once.
     cdef Env* env = &r.engine.env
-    if r.work.dirty != NULL or r.work.closing != NULL or r.tasks.head != NULL:
+    if r.work.dirty != NULL or r.work.closing != NULL or not list_empty(&r.tasks):
         return 0
     if r != r.net.reactors:
         return timer_next(&r.timers)
-    if env.tasks.head != NULL:
+    if not list_empty(&env.tasks):
         return 0
     return min(timer_next(&r.timers), timer_next(&env.timers))
 
@@ -204,7 +204,7 @@ cdef void reactors_wake(Net* net, uint64_t called) noexcept nogil:
 
 # ---- turns
 
-cdef void run_tasks(TaskList* tasks, int64_t until) noexcept nogil:
+cdef void run_tasks(List* tasks, int64_t until) noexcept nogil:
     while task_run(tasks, TASKS_A_STEP) == TASKS_A_STEP and clock_ns(CLOCK_MONOTONIC) < until:
         pass
 

@@ -9,7 +9,7 @@ cdef enum:
 cdef void leftover_block(Store* s, Block* b) noexcept nogil:
     b.next_empty = s.left.blocks
     s.left.blocks = b
-    if not s.left.task.queued:
+    if not task_queued(&s.left.task):
         task_post(&s.env.tasks, &s.left.task)
 
 
@@ -21,7 +21,7 @@ cdef void index_replace(Store* s, const Index* fresh) noexcept nogil:
         one.x = s.x
         one.next = s.left.indexes
         s.left.indexes = one
-        if not s.left.task.queued:
+        if not task_queued(&s.left.task):
             task_post(&s.env.tasks, &s.left.task)
     s.x = fresh[0]
 

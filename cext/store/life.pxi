@@ -218,8 +218,8 @@ cdef void store_stop(Store* s) noexcept nogil:
     sweeps_close(&s.x)
     timer_cancel(&s.env.timers, &s.age_timer)
     timer_cancel(&s.env.timers, &s.slim_timer)
-    task_cancel(&s.env.tasks, &s.slim_task)
-    task_cancel(&s.env.tasks, &s.left.task)
+    task_cancel(&s.slim_task)
+    task_cancel(&s.left.task)
     if s.storage == STORE_MEMORY:
         return
     at = &c.slim

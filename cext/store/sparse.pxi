@@ -15,7 +15,7 @@ cdef inline void slim_soon(Store* s) noexcept nogil:
     if s.recovery.replaying or s.stopped:
         return
     if s.storage == STORE_MEMORY:
-        if not s.slim_task.queued:
+        if not task_queued(&s.slim_task):
             task_post(&s.env.tasks, &s.slim_task)
     elif s.com.slim_wait == 0 or (s.slim_timer.pos == 0 and timer_set(&s.env.timers, &s.slim_timer,
                                                                       s.env.mono + s.com.slim_wait) < 0):

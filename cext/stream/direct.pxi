@@ -148,7 +148,7 @@ cdef void job_free(DirectJob* j) noexcept nogil:
     if j.next != NULL:
         j.next.prev = j.prev
     wait_cancel(&j.cold)
-    task_cancel(&j.s.env.tasks, &j.task)
+    task_cancel(&j.task)
     sweep_free(j.sweep)
     if j.filtered:
         filter_free(&j.filter)

@@ -138,7 +138,7 @@ cdef void timetable_stop(Stream* s) noexcept nogil:
         return
     timer_cancel(&s.env.timers, &t.timer)
     timer_cancel(&s.env.timers, &t.hurry)
-    task_cancel(&s.env.tasks, &t.turn)
+    task_cancel(&t.turn)
     if s.store != NULL:
         store_hurry(s.store)
     wait_cancel(&t.wait)

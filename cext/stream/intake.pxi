@@ -355,7 +355,7 @@ cdef void intake_free(Intake* i) noexcept nogil:
     cdef uint32_t k
     if i.sub != NULL:
         i.s.env.out.unsubscribe(i.s.env.out.ctx, i.sub)
-    task_cancel(&i.s.env.tasks, &i.turn)
+    task_cancel(&i.turn)
     for k in range(i.n_transforms):
         transform_free(i.transforms[k])
     free(i.transforms)

@@ -143,5 +143,5 @@ cdef void republish_cut(Stream* s, uint64_t seq) noexcept nogil:
 
 
 cdef void republish_drop(Stream* s) noexcept nogil:
-    task_cancel(&s.env.tasks, &s.republish)
+    task_cancel(&s.republish)
     fifo_free(&s.republished)

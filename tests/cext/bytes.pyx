@@ -79,7 +79,7 @@ cdef void driver_log(Slot* s) noexcept:
 cdef class PyDriver:
     """A timer heap and a task list over `n` numbered timers and tasks; running returns the numbers in order."""
     cdef TimerHeap timers
-    cdef TaskList tasks
+    cdef List tasks
     cdef Slot* slots
     cdef uint32_t n
     cdef list log
@@ -138,13 +138,104 @@ cdef class PyDriver:
         task_post(&self.tasks, &s.task)
 
     def unpost(self, uint32_t i) -> None:
-        task_cancel(&self.tasks, &self.slot(i).task)
+        task_cancel(&self.slot(i).task)
 
     def run_tasks(self, uint32_t limit) -> list:
         self.log = []
         cdef uint32_t n = task_run(&self.tasks, limit)
         assert n == len(self.log)
         return self.log
+
+
+cdef struct Member:
+    uint64_t before     # the node stands somewhere inside
+    ListNode node
+    uint32_t id
+
+
+cdef inline Member* member_at(const ListNode* n) noexcept nogil:
+    return <Member*>list_owner(n, &(<Member*>NULL).node)
+
+
+cdef class PyLists:
+    """Two lists, 0 and 1, of `n` numbered members."""
+    cdef List[2] lists
+    cdef Member* members
+    cdef uint32_t n
+
+    def __cinit__(self, uint32_t n):
+        cdef uint32_t i
+        self.members = <Member*>calloc(n if n else 1, sizeof(Member))
+        if self.members == NULL:
+            raise MemoryError
+        self.n = n
+        for i in range(n):
+            self.members[i].id = i
+
+    def __dealloc__(self):
+        free(self.members)
+
+    cdef ListNode* node(self, uint32_t i) except NULL:
+        if i >= self.n:
+            raise IndexError(f"member {i} of {self.n}")
+        return &self.members[i].node
+
+    def linked(self, uint32_t i) -> bool:
+        return list_linked(self.node(i))
+
+    def push_front(self, uint32_t which, uint32_t i) -> None:
+        list_push_front(&self.lists[which & 1], self.node(i))
+
+    def push_back(self, uint32_t which, uint32_t i) -> None:
+        list_push_back(&self.lists[which & 1], self.node(i))
+
+    def insert(self, uint32_t at, uint32_t i) -> None:
+        list_insert(self.node(at), self.node(i))
+
+    def remove(self, uint32_t i) -> None:
+        list_remove(self.node(i))
+
+    def drop(self, uint32_t i) -> bool:
+        return list_drop(self.node(i))
+
+    def pop(self, uint32_t which):
+        cdef Member* m = member_at(list_pop(&self.lists[which & 1]))
+        return None if m == NULL else m.id
+
+    def take(self, uint32_t which) -> None:
+        """All of the other list goes behind this one."""
+        list_take(&self.lists[which & 1], &self.lists[1 - (which & 1)])
+
+    def keep(self, uint32_t which, wanted) -> list:
+        """Walks through the list and removes all that are not wanted; what the walk met."""
+        cdef ListWalk w = list_walk(&self.lists[which & 1])
+        cdef Member* m = member_at(list_step(&w))
+        met = []
+        while m != NULL:
+            met.append(m.id)
+            if m.id not in wanted:
+                list_remove(&m.node)
+            m = member_at(list_step(&w))
+        return met
+
+    def forward(self, uint32_t which) -> list:
+        cdef List* held = &self.lists[which & 1]
+        cdef ListNode* n = list_first(held)
+        found = []
+        while n != NULL:
+            found.append(member_at(n).id)
+            n = list_next(held, n)
+        assert list_empty(held) == (not found)
+        return found
+
+    def backward(self, uint32_t which) -> list:
+        cdef List* held = &self.lists[which & 1]
+        cdef ListNode* n = list_last(held)
+        found = []
+        while n != NULL:
+            found.append(member_at(n).id)
+            n = list_prev(held, n)
+        return found
 
 
 cdef class PyU64Map:

@@ -511,7 +511,7 @@ cdef class PyReactor:
         cdef uint32_t i = 0
         while i < self.w.net.n_reactors:
             if (self.w.net.reactors[i].work.dirty != NULL or self.w.net.reactors[i].work.closing != NULL
-                    or self.w.net.reactors[i].tasks.head != NULL):
+                    or not list_empty(&self.w.net.reactors[i].tasks)):
                 self.take_turns(i, NULL, 0)
                 i = 0
             else:
