@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from .bytes cimport Bytes, Env, Span, Task
+from .bytes cimport Bytes, Env, ListNode, Span, Task
 
 
 cdef enum:
@@ -89,8 +89,7 @@ cdef struct StoreFigures:
 cdef struct Wait:
     # A reader that waits for a message's bytes. Embedded in its owner.
     Task* task
-    Wait* next
-    Wait** at               # NULL: it does not
+    ListNode node           # its store's
     void* block
 
 cdef struct StoreState:

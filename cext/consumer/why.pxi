@@ -78,7 +78,7 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
         w.reason = WAITS_ACKS
         w.count = c.pending.n
         w.seq = entry_at(&c.pending, c.pending.first).sseq
-    elif c.cold.at != NULL:
+    elif list_linked(&c.cold.node):
         w.reason = WAITS_DISK
     elif c.timers[TIMER_WAKE].pos:
         w.reason = WAITS_REPLAY if c.replay.on else WAITS_RATE

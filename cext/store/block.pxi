@@ -400,31 +400,12 @@ cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept no
 
 
 cdef void lru_remove(Committer* c, Block* b) noexcept nogil:
-    if not b.in_lru:
-        return
-    if b.lru_prev != NULL:
-        b.lru_prev.lru_next = b.lru_next
-    else:
-        c.lru = b.lru_next
-    if b.lru_next != NULL:
-        b.lru_next.lru_prev = b.lru_prev
-    else:
-        c.lru_last = b.lru_prev
-    b.lru_next = NULL
-    b.lru_prev = NULL
-    b.in_lru = False
-    c.n_maps -= 1
+    if list_drop(&b.lru):
+        c.n_maps -= 1
 
 
 cdef void lru_push(Committer* c, Block* b) noexcept nogil:
-    b.lru_prev = NULL
-    b.lru_next = c.lru
-    if c.lru != NULL:
-        c.lru.lru_prev = b
-    else:
-        c.lru_last = b
-    c.lru = b
-    b.in_lru = True
+    list_push_front(&c.lru, &b.lru)
     c.n_maps += 1
 
 
@@ -463,7 +444,7 @@ cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
     # Reading on from one block into the next: the former's pages stay with the system alone, not with the process.
     cdef uint32_t i = block_from(s, b.base)
     cdef Block* before = block_i(s, i - 1) if i else NULL
-    if before != NULL and before.in_lru:
+    if before != NULL and list_linked(&before.lru):
         s.files.cool(s.files.ctx, before.data, before.data_cap)
 
 
@@ -544,9 +525,9 @@ cdef inline const uint8_t* block_data(Block* b) noexcept nogil:
     if b.data == NULL:
         if b.store.storage == STORE_MEMORY or block_map(b) < 0:
             return NULL
-    elif b.in_lru:
+    elif list_linked(&b.lru):
         c = b.store.com
-        if c.lru != b:
+        if list_first(&c.lru) != &b.lru:
             lru_remove(c, b)
             lru_push(c, b)
     return b.data

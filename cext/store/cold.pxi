@@ -109,39 +109,28 @@ cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
 cdef void wait_begin(Store* s, Block* b, Wait* w) noexcept nogil:
     wait_cancel(w)
     w.block = b
-    w.next = s.waits
-    w.at = &s.waits
-    if s.waits != NULL:
-        s.waits.at = &w.next
-    s.waits = w
+    list_push_front(&s.waits, &w.node)
 
 
 cdef void wait_cancel(Wait* w) noexcept nogil:
-    if w.at == NULL:
-        return
-    w.at[0] = w.next
-    if w.next != NULL:
-        w.next.at = w.at
-    w.at = NULL
-    w.next = NULL
+    list_drop(&w.node)
 
 
 cdef bint waits_end(Store* s, const Block* b) noexcept nogil:
     # With the engine lock held: whoever waits for that block, or for any (NULL), is called. Whether there was one.
     cdef bint any = False
-    cdef Wait* w = s.waits
-    cdef Wait* after
+    cdef ListWalk waits = list_walk(&s.waits)
+    cdef Wait* w = <Wait*>list_owner(list_step(&waits), &(<Wait*>NULL).node)
     while w != NULL:
-        after = w.next
         if b == NULL or w.block == b:
             wait_cancel(w)
             task_post(&s.env.tasks, w.task)
             any = True
-        w = after
+        w = <Wait*>list_owner(list_step(&waits), &(<Wait*>NULL).node)
     return any
 
 
-cdef void fetches_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
+cdef void fetches_cancel(Committer* c, Store* s, List* gone) noexcept nogil:
     # With q held throughout: nobody reads that store any more. gone: as unpin_later.
     cdef Block* b = c.queue.fetches
     cdef Block* after

@@ -71,7 +71,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
     c.fetcher_runs = system.start(system.ctx, &c.fetcher, fetcher_main, c) == 0
     while True:
         now = env_clock(c.env)
-        if c.queue.dirty == NULL and now < c.queue.due:
+        if list_empty(&c.queue.dirty) and now < c.queue.due:
             if c.queue.stopping:
                 break
             c.queue.sleeping = True
@@ -119,7 +119,7 @@ cdef void commit_inline(Committer* c, int64_t now) noexcept nogil:
     while c.queue.inline:
         q_wait(c, &c.idle, INT64_MAX)
     c.queue.inline = True
-    while (c.queue.dirty != NULL or now >= c.queue.due) and not c.queue.running:
+    while (not list_empty(&c.queue.dirty) or now >= c.queue.due) and not c.queue.running:
         round_take(c, &r, now)
         q_unlock(c)
         round_write(c, &r, now)
@@ -247,10 +247,11 @@ cdef void round_end(Round* r, Part* p) noexcept nogil:
 cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     # With q held: what all dirty stores have, and whose groups are to be closed.
     cdef Store* s
-    cdef Store* back = NULL
+    cdef List back
     cdef Part* p
     cdef Op* fence
     cdef int64_t due
+    memset(&back, 0, sizeof(List))
     r.n_parts = 0
     r.n_pieces = 0
     r.wrote = False
@@ -258,29 +259,27 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
     r.synced = False
     r.unsynced = NULL
     c.queue.sync_now = False
-    while c.queue.dirty != NULL:
-        s = c.queue.dirty
+    while not list_empty(&c.queue.dirty):
+        s = <Store*>list_owner(list_first(&c.queue.dirty), &(<Store*>NULL).queue.dirty)
         if s.queue.withheld:    # it comes again when it is not any more
-            c.queue.dirty = s.queue.next_dirty
+            list_remove(&s.queue.dirty)
             st_store(&s.shared.dirty, 0)
             continue
         p = round_part(r, s)
         if p == NULL:
             break
-        c.queue.dirty = s.queue.next_dirty
+        list_remove(&s.queue.dirty)
         fence = fence_of(s)
         if not round_blocks(r, p, fence.off if fence != NULL else UINT64_MAX):
             r.n_parts -= 1      # no memory: it waits for the next round
-            s.queue.next_dirty = back
-            back = s
+            list_push_back(&back, &s.queue.dirty)
             continue
         s.queue.busy += 1
         p.first_log = s.queue.logs
         if fence != NULL:
             r.sync = True
             part_take_before(p, fence)
-            s.queue.next_dirty = back
-            back = s
+            list_push_back(&back, &s.queue.dirty)
         else:
             part_take(p)
             if s.queue.sync_asked:
@@ -288,13 +287,10 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
                 unsynced_note(c, s)     # what only closed an idle group is not
                 r.sync = True
         round_end(r, p)
-        list_front(&c.queue.active, s, now)
-    while back != NULL:
-        s = back
-        back = s.queue.next_dirty
-        s.queue.next_dirty = c.queue.dirty
-        c.queue.dirty = s
-    s = c.queue.active.last
+        active_enter(&c.queue.active, s, now)
+    list_take(&back, &c.queue.dirty)
+    list_take(&c.queue.dirty, &back)
+    s = store_idle_longest(&c.queue.active)
     while s != NULL and s.queue.active_at + IDLE_CLOSE <= now:
         # One with operations is not idle, it is just not dirty yet: what they are for may not be written before they are taken.
         p = round_part(r, s) if not s.queue.busy and not s.queue.withheld and s.queue.ops == NULL else NULL
@@ -307,13 +303,13 @@ cdef void round_take(Committer* c, Round* r, int64_t now) noexcept nogil:
         p.first_log = s.queue.logs
         round_end(r, p)
         s.queue.busy += 1
-        list_front(&c.queue.resting, s, now)
-        if c.queue.resting.head == c.queue.resting.last:
+        active_enter(&c.queue.resting, s, now)
+        if list_first(&c.queue.resting) == list_last(&c.queue.resting):
             q_signal(c, &c.chores)      # its time starts now
-        s = c.queue.active.last
+        s = store_idle_longest(&c.queue.active)
     else:
         due = s.queue.active_at + IDLE_CLOSE if s != NULL else INT64_MAX
-    if c.queue.unsynced != NULL:
+    if not list_empty(&c.queue.unsynced):
         due = min(due, c.writing.synced_at + c.sync_interval)
     c.queue.due = due
 
@@ -370,12 +366,10 @@ cdef void committer_poll(Committer* c) noexcept nogil:
     tell_full(c)
     while True:
         q_lock(c)
-        s = c.queue.done
+        s = <Store*>list_owner(list_pop(&c.queue.done), &(<Store*>NULL).queue.done)
         if s == NULL:
             q_unlock(c)
             return
-        c.queue.done = s.queue.next_done
-        s.queue.listed = False
         seq = s.queue.done_seq
         ticket = s.queue.done_ticket
         err = s.queue.done_errno

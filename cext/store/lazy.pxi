@@ -82,7 +82,7 @@ cdef void lazy_round(Committer* c, Round* r, int64_t now) noexcept nogil:
     for i in range(r.n_parts):
         lazy_note(c, r, &r.parts[i])
     q_lock(c)
-    any = c.queue.unsynced != NULL
+    any = not list_empty(&c.queue.unsynced)
     r.sync = r.sync or c.queue.failed
     c.queue.failed = c.queue.failed if any else 0
     q_unlock(c)
@@ -102,26 +102,23 @@ cdef void synced_all(Store* s) noexcept nogil:
             b.writing.open_group = True
         b = b.queue.next_out
     if s.queue.list == &s.com.queue.resting:
-        list_front(&s.com.queue.active, s, env_clock(s.env))
+        active_enter(&s.com.queue.active, s, env_clock(s.env))
 
 
 cdef void lazy_sync(Committer* c, Round* r) noexcept nogil:
     # Everything on the file system at once. What was written since the last time may be lost after an error.
     cdef FileOps* f = c.env.files
-    cdef Store* first
+    cdef Store* first = NULL
     cdef Store* s
     cdef uint32_t i
     cdef int fd, rc
     cdef int64_t wall = c.env.system.wall(c.env.system.ctx)
     q_lock(c)
-    first = c.queue.unsynced
-    c.queue.unsynced = NULL
-    s = first
-    while s != NULL:
-        s.queue.unsynced = False
-        s.queue.next_syncing = s.queue.next_unsynced
+    while not list_empty(&c.queue.unsynced):
+        s = <Store*>list_owner(list_pop(&c.queue.unsynced), &(<Store*>NULL).queue.unsynced)
+        s.queue.next_syncing = first
         s.queue.busy += 1
-        s = s.queue.next_syncing
+        first = s
     q_unlock(c)
     if first == NULL:
         return

@@ -212,7 +212,6 @@ cdef void store_withhold_end(Store* s) noexcept nogil:
 
 cdef void store_stop(Store* s) noexcept nogil:
     cdef Committer* c = s.com
-    cdef Store** at
     cdef uint32_t i
     s.stopped = True
     sweeps_close(&s.x)
@@ -222,12 +221,7 @@ cdef void store_stop(Store* s) noexcept nogil:
     task_cancel(&s.left.task)
     if s.storage == STORE_MEMORY:
         return
-    at = &c.slim
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].next_slim
-    if at[0] == s:
-        at[0] = s.next_slim
-    s.in_slim = False
+    list_drop(&s.slim)
     for i in range(s.n_blocks):
         lru_remove(c, block_i(s, i))
     waits_end(s, NULL)

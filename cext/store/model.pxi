@@ -144,12 +144,11 @@ cdef struct BlockQueue:
     BlockState state
     Block* next_out             # blocks with bytes to write, oldest first
     Block* next_fetch
-    Block* next_side            # sealed blocks that wait for their sidecar
-    bint siding                 # it is one of them
-    Block* next_zero            # blocks that get zeros ahead: [zero_from, zero_to)
+    ListNode side               # among the sealed blocks that wait for their sidecar, or those that are about to be freed
+    ListNode zero               # among the blocks that get zeros ahead: [zero_from, zero_to)
+    bint zeroing                # it is one of them, or they are being written
     uint64_t zero_from
     uint64_t zero_to
-    bint zeroing
 
 cdef struct BlockWriting:
     # The commit thread's alone; before it knows the block, and after it has ended, of whoever opens or closes the store.
@@ -209,9 +208,7 @@ cdef struct Block:
     uint64_t framing            # bytes that were left besides messages and tombstones when it was compacted
     BlockEmpty empty
     Block* next_empty
-    Block* lru_next             # mapped sealed blocks, most recent first
-    Block* lru_prev
-    bint in_lru
+    ListNode lru                # among the mapped sealed blocks, most recent first
     BlockWork work
     uint64_t warm               # pieces that were in memory at warm_at, a bit each: cold.pxi
     int64_t warm_at
@@ -276,10 +273,6 @@ cdef struct StoreLeft:
     Block* blocks               # by next_empty
     Leftover* indexes
 
-cdef struct StoreList:
-    Store* head
-    Store* last
-
 cdef struct StoreShared:
     # Atomic: changed under the engine lock, read by the commit thread at any time.
     uint64_t ticket             # counts changes
@@ -306,7 +299,7 @@ cdef struct StoreRecovery:
 
 cdef struct StoreQueue:
     # Under q: what is to be written, what was, and the lists of the committer that the store is in.
-    Store* next_dirty
+    ListNode dirty
     Op* ops
     Op* ops_tail
     Block* out                  # blocks with bytes to write, oldest first
@@ -314,8 +307,7 @@ cdef struct StoreQueue:
     Block* cuts                 # blocks of changes that failed: their files are to be cut to what is durable
     Log* logs
     uint32_t busy               # threads at work on it
-    bint listed                 # in the list of finished stores
-    Store* next_done
+    ListNode done               # among the finished stores
     uint64_t done_seq
     uint64_t done_ticket
     int done_errno
@@ -324,17 +316,15 @@ cdef struct StoreQueue:
     uint64_t uncut_seq          # up to there messages are durable as long as that truncation is not
     uint32_t withheld           # how often nothing is to be taken: for a batch that is made or could not be, and while its
     #                             directory may go
-    bint unsynced               # lazy mode: written since the last sync, or something waits for one
     bint sync_asked             # lazy mode: the round that takes what is staged syncs
-    Store* next_unsynced
+    ListNode unsynced           # lazy mode: among those written since the last sync, or for which something waits for one
     Store* next_syncing         # of those that a sync is of; meanwhile each may be unsynced again
     int64_t lost_since          # lazy mode: what was written from then on (wall clock) a sync may have lost; INT64_MAX: none
     int trash                   # TRASH_*
-    Store* next_trash
+    ListNode trash_node         # while TRASH_WAITS
     int64_t active_at           # monotonic time of its last group
-    Store* active_next          # stores with something to do when idle
-    Store* active_prev
-    StoreList* list             # the list it is in: active or resting
+    ListNode active             # among the stores with something to do when idle
+    List* list                  # the list that it is in: active or resting
 
 cdef struct StoreKeeping:
     # The maintenance thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
@@ -421,11 +411,10 @@ cdef struct Store:
     Timer slim_timer            # file storage: until sparse blocks are compacted
     Task slim_task              # memory storage: compaction in slices
     StoreLeft left
-    Wait* waits                 # readers of blocks that are being fetched
-    bint in_slim
+    List waits                  # Waits: readers of blocks that are being fetched
     bint batch                  # one is being made
     bint announced              # what stands before the next batch says that it counts as a whole
-    Store* next_slim            # stores with blocks to compact
+    ListNode slim               # among the stores with blocks to compact
     uint8_t* map                # a loaded checkpoint: index and arrays stand in it
     size_t map_size
     StoreRecovery recovery
@@ -470,21 +459,21 @@ cdef struct CommitterQueue:
     bint running                # whoever finds it False without q asks again under it (commit_inline)
     bint inline                 # a thread that is not the commit thread writes
     int64_t due                 # when there is work without being called
-    Store* dirty                # chain by next_dirty
-    Store* done                 # chain by next_done
-    Store* unsynced             # lazy mode: chain by next_unsynced
+    List dirty                  # Stores with something to write
+    List done                   # Stores that committer_poll tells
+    List unsynced               # lazy mode: Stores
     bint sync_now               # lazy mode: somebody waits for the sync
     int sync_fd                 # lazy mode: open since there are stores, so that it hears of every error; -1: to be opened
     int64_t synced_wall         # lazy mode: the wall clock at the last sync that did not fail
     int failed                  # lazy mode: errno of a sync that failed and that nobody has been told of
-    StoreList active            # most recently committed first
-    StoreList resting           # idle, groups closed
-    Block* sides                # chain by next_side
+    List active                 # Stores, most recently committed first
+    List resting                # Stores: idle, groups closed
+    List sides                  # Blocks
     const Store* placing        # whose sidecar is getting its name
     bint chore                  # mappings or blocks to look after
-    Store* trash                # chain by next_trash: those with TRASH_WAITS
+    List trash                  # Stores: those with TRASH_WAITS
     uint32_t trash_going        # how many are being emptied
-    Block* zeros                # chain by next_zero
+    List zeros                  # Blocks
     Block* fetches              # chain by next_fetch
     Block* fetches_last
     void* pool[4]               # recycled regions of 8 MiB blocks
@@ -506,10 +495,9 @@ cdef struct Committer:
     int64_t slim_wait
     int wake_fd
     uint64_t pool_size
-    Block* lru                  # under the engine lock, as the next six
-    Block* lru_last
+    List lru                    # Blocks; under the engine lock, as the next five
     uint32_t n_maps
-    Store* slim
+    List slim                   # Stores
     bint holding                # between committer_hold and committer_let
     Store* held                 # chain by hold.next: what changed meanwhile
     bint told_full

@@ -14,21 +14,17 @@ cdef void unpin(Committer* c, Block* b) noexcept nogil:
         q_lock(c)
 
 
-cdef void unpin_later(Block* b, Block** gone) noexcept nogil:
-    # As unpin, but q is held throughout: a block to be freed is put in a chain, for blocks_free.
+cdef void unpin_later(Block* b, List* gone) noexcept nogil:
+    # As unpin, but q is held throughout: a block to be freed is put in a list, for blocks_free.
     b.queue.pins -= 1
     if b.queue.state == BLOCK_GONE and b.queue.pins == 0:
-        b.queue.next_side = gone[0]
-        gone[0] = b
+        list_push_front(gone, &b.queue.side)
 
 
-cdef void blocks_free(Block* b) noexcept nogil:
-    # Without q: a chain of unpin_later.
-    cdef Block* after
-    while b != NULL:
-        after = b.queue.next_side
-        block_free(b)
-        b = after
+cdef void blocks_free(List* gone) noexcept nogil:
+    # Without q: those of unpin_later.
+    while not list_empty(gone):
+        block_free(<Block*>list_owner(list_pop(gone), &(<Block*>NULL).queue.side))
 
 
 cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
@@ -54,34 +50,32 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     if b.queue.zero_from < b.queue.zero_to and not c.queue.stopping:
         b.queue.zeroing = True
         b.queue.pins += 1
-        b.queue.next_zero = c.queue.zeros
-        c.queue.zeros = b
+        list_push_front(&c.queue.zeros, &b.queue.zero)
         q_signal(c, &c.chores)
     q_unlock(c)
 
 
 cdef void ahead_wait(Committer* c, Block* b, uint64_t end) noexcept nogil:
     # The commit thread must not write where zeros are being written.
-    cdef Block* gone = NULL
+    cdef List gone
     if not b.queue.zeroing or end <= b.queue.zero_from:
         return
+    memset(&gone, 0, sizeof(List))
     q_lock(c)
     zeros_cancel(c, NULL, b, &gone)
     while b.queue.zeroing:
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
-    blocks_free(gone)
+    blocks_free(&gone)
 
 
-cdef void zeros_cancel(Committer* c, Store* s, Block* b, Block** gone) noexcept nogil:
+cdef void zeros_cancel(Committer* c, Store* s, Block* b, List* gone) noexcept nogil:
     # With q held throughout: a block, or all of a store, need no zeros any more. gone: as unpin_later.
-    cdef Block** at = &c.queue.zeros
-    cdef Block* z
-    while at[0] != NULL:
-        z = at[0]
+    cdef ListWalk zeros = list_walk(&c.queue.zeros)
+    cdef Block* z = <Block*>list_owner(list_step(&zeros), &(<Block*>NULL).queue.zero)
+    while z != NULL:
         if z == b or z.store == s:
-            at[0] = z.queue.next_zero
+            list_remove(&z.queue.zero)
             z.queue.zeroing = False
             unpin_later(z, gone)
-        else:
-            at = &z.queue.next_zero
+        z = <Block*>list_owner(list_step(&zeros), &(<Block*>NULL).queue.zero)

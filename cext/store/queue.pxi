@@ -27,8 +27,7 @@ cdef inline bint dirty_push(Store* s) noexcept nogil:
     if s.shared.dirty:
         return False
     st_store(&s.shared.dirty, 1)
-    s.queue.next_dirty = c.queue.dirty
-    c.queue.dirty = s
+    list_push_front(&c.queue.dirty, &s.queue.dirty)
     wake = c.queue.sleeping
     c.queue.sleeping = False
     return wake
@@ -43,42 +42,29 @@ cdef void chore_wanted(Committer* c) noexcept nogil:
 
 cdef void side_queue(Committer* c, Block* b) noexcept nogil:
     # With q held: the block's sidecar is to be written.
-    if b.cut or b.queue.siding:
+    if b.cut or list_linked(&b.queue.side):
         return
-    b.queue.siding = True
     b.queue.pins += 1
-    b.queue.next_side = c.queue.sides
-    c.queue.sides = b
+    list_push_front(&c.queue.sides, &b.queue.side)
     q_signal(c, &c.chores)
 
 
-cdef void list_remove(Store* s) noexcept nogil:
-    cdef StoreList* stores = s.queue.list
-    if stores == NULL:
-        return
-    if s.queue.active_prev != NULL:
-        s.queue.active_prev.queue.active_next = s.queue.active_next
-    else:
-        stores.head = s.queue.active_next
-    if s.queue.active_next != NULL:
-        s.queue.active_next.queue.active_prev = s.queue.active_prev
-    else:
-        stores.last = s.queue.active_prev
-    s.queue.active_next = NULL
-    s.queue.active_prev = NULL
+cdef void active_leave(Store* s) noexcept nogil:
+    # The list of active or of resting stores, if it is in one.
+    list_drop(&s.queue.active)
     s.queue.list = NULL
 
 
-cdef void list_front(StoreList* stores, Store* s, int64_t now) noexcept nogil:
-    list_remove(s)
+cdef void active_enter(List* stores, Store* s, int64_t now) noexcept nogil:
+    # The front of one of these lists.
+    active_leave(s)
     s.queue.active_at = now
-    s.queue.active_next = stores.head
-    if stores.head != NULL:
-        stores.head.queue.active_prev = s
-    else:
-        stores.last = s
-    stores.head = s
+    list_push_front(stores, &s.queue.active)
     s.queue.list = stores
+
+
+cdef inline Store* store_idle_longest(const List* stores) noexcept nogil:
+    return <Store*>list_owner(list_last(stores), &(<Store*>NULL).queue.active)
 
 
 cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
@@ -86,10 +72,8 @@ cdef void store_tell(Committer* c, Store* s, int err) noexcept nogil:
     if err:
         s.queue.done_errno = err
         s.queue.lost_since = min(s.queue.lost_since, c.queue.synced_wall)
-    if not s.queue.listed:
-        s.queue.listed = True
-        s.queue.next_done = c.queue.done
-        c.queue.done = s
+    if not list_linked(&s.queue.done):
+        list_push_front(&c.queue.done, &s.queue.done)
 
 
 cdef uint64_t kept_seq(const Store* s) noexcept nogil:

@@ -52,7 +52,7 @@ cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept 
     if i == 0:
         trail_drop(s, b)                # readers side by side find the next block mapped
     rc = slot_load(s, b, <uint32_t>i, out)
-    if rc == ST_OK and b.in_lru:
+    if rc == ST_OK and list_linked(&b.lru):
         behind_drop(b, b.off[i] - 1, <uint64_t>(out.data.p + out.data.n - b.data))
     return rc
 

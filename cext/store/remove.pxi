@@ -258,7 +258,7 @@ cdef void floor_later(Store* s) noexcept nogil:
     now = env_clock(s.env)
     q_lock(c)
     if s.queue.list != &c.queue.active:
-        list_front(&c.queue.active, s, now)
+        active_enter(&c.queue.active, s, now)
         c.queue.due = min(c.queue.due, now + IDLE_CLOSE)
         if c.queue.sleeping:
             q_signal(c, &c.wake)

@@ -2,55 +2,39 @@
 
 cdef bint must_sync(const Store* s) noexcept nogil:
     # With q held, of a store that is closed: whether a sync is still wanted.
-    return s.queue.unsynced and s.queue.done_errno == 0
+    return list_linked(&s.queue.unsynced) and s.queue.done_errno == 0
 
 
-cdef void chores_cancel(Committer* c, Store* s, Block** gone) noexcept nogil:
+cdef void chores_cancel(Committer* c, Store* s, List* gone) noexcept nogil:
     # With q held throughout: its blocks off every list of what is to be done. Those that nothing holds any more are added to
     # the ones that are to be freed without q.
-    cdef Block** side = &c.queue.sides
-    cdef Block* b
+    cdef ListWalk sides = list_walk(&c.queue.sides)
+    cdef Block* b = <Block*>list_owner(list_step(&sides), &(<Block*>NULL).queue.side)
     zeros_cancel(c, s, NULL, gone)
     fetches_cancel(c, s, gone)
     trash_unlist(c, s)
-    while side[0] != NULL:
-        b = side[0]
-        if b.store != s:
-            side = &b.queue.next_side
-            continue
-        side[0] = b.queue.next_side
-        b.queue.next_side = NULL
-        b.queue.siding = False
-        unpin_later(b, gone)
+    while b != NULL:
+        if b.store == s:
+            list_remove(&b.queue.side)
+            unpin_later(b, gone)
+        b = <Block*>list_owner(list_step(&sides), &(<Block*>NULL).queue.side)
 
 
 cdef void store_unqueue(Committer* c, Store* s) noexcept nogil:
     # With q held: off every list of stores.
-    cdef Store** at = &c.queue.dirty
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_dirty
-    if at[0] == s:
-        at[0] = s.queue.next_dirty
+    list_drop(&s.queue.dirty)
     st_store(&s.shared.dirty, 0)
-    list_remove(s)
-    at = &c.queue.done
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_done
-    if at[0] == s:
-        at[0] = s.queue.next_done
-    at = &c.queue.unsynced
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_unsynced
-    if at[0] == s:
-        at[0] = s.queue.next_unsynced
-        s.queue.unsynced = False
+    active_leave(s)
+    list_drop(&s.queue.done)
+    list_drop(&s.queue.unsynced)
 
 
 cdef void store_detach(Store* s, bint drop) noexcept nogil:
     # Waits until no thread knows the store: what is staged is on disk, or failed. drop: it is not waited for.
     cdef Committer* c = s.com
-    cdef Block* gone = NULL
+    cdef List gone
     invariant(not s.hold.listed, "no store is closed within a turn's changes")
+    memset(&gone, 0, sizeof(List))
     q_lock(c)
     q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
     while True:
@@ -73,7 +57,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
                 break
         q_wait(c, &c.idle, INT64_MAX)
     q_unlock(c)
-    blocks_free(gone)
+    blocks_free(&gone)
 
 
 cdef void block_undo(Store* s, Block* b) noexcept nogil:

@@ -51,6 +51,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
     cdef Store* s
     cdef Block* b
     cdef Log* g
+    cdef ListWalk actives
     cdef uint32_t i, k
     if rc != -EMFILE and rc != -ENFILE:
         return False
@@ -71,7 +72,8 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
             log_fd_close(g)
             g = g.queue.next
     q_lock(c)
-    s = c.queue.active.head
+    actives = list_walk(&c.queue.active)
+    s = <Store*>list_owner(list_step(&actives), &(<Store*>NULL).queue.active)
     while s != NULL:
         b = s.queue.out if not s.queue.busy else NULL
         while b != NULL:
@@ -81,7 +83,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
         while g != NULL:
             log_fd_close(g)
             g = g.queue.next
-        s = s.queue.active_next
+        s = <Store*>list_owner(list_step(&actives), &(<Store*>NULL).queue.active)
     q_unlock(c)
     spare_give(c)
     return True

@@ -279,9 +279,8 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     elif not swapped:
         if not copied:
             b.compaction = COMPACT_NEVER
-        if c.slim == s:     # not again and again
-            c.slim = s.next_slim
-            s.in_slim = False
+        if list_first(&c.slim) == &s.slim:      # not again and again
+            list_remove(&s.slim)
     b.work = WORK_NONE
     env_unlock(c.env)
     if old != NULL:
@@ -335,7 +334,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
     cdef Block* b = NULL
     cdef uint32_t i
     env_lock(c.env)
-    s = c.slim
+    s = <Store*>list_owner(list_first(&c.slim), &(<Store*>NULL).slim)
     if s == NULL:
         env_unlock(c.env)
         return False
@@ -350,8 +349,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
     if b == NULL or s.io_errno or not slim_begin(&m, s, b):
         if b != NULL and not s.io_errno:
             slim_free(&m)
-        c.slim = s.next_slim
-        s.in_slim = False
+        list_remove(&s.slim)
         env_unlock(c.env)
         return True
     b.work = WORK_COMPACT

@@ -3,10 +3,8 @@
 cdef void slim_wanted(Store* s) noexcept nogil:
     # The maintenance thread is to compact the blocks that are worth it.
     cdef Committer* c = s.com
-    if not (s.in_slim or s.recovery.replaying or s.stopped):
-        s.in_slim = True
-        s.next_slim = c.slim
-        c.slim = s
+    if not (list_linked(&s.slim) or s.recovery.replaying or s.stopped):
+        list_push_front(&c.slim, &s.slim)
         chore_wanted(c)
 
 

@@ -2,10 +2,8 @@
 
 cdef void unsynced_note(Committer* c, Store* s) noexcept nogil:
     # With q held: the next sync is for this store too.
-    if not s.queue.unsynced:
-        s.queue.unsynced = True
-        s.queue.next_unsynced = c.queue.unsynced
-        c.queue.unsynced = s
+    if not list_linked(&s.queue.unsynced):
+        list_push_front(&c.queue.unsynced, &s.queue.unsynced)
         c.queue.due = min(c.queue.due, c.writing.synced_at + c.sync_interval)
 
 

@@ -33,18 +33,13 @@ cdef void trash_path(const Store* s, char* out, size_t cap) noexcept nogil:
 cdef void trash_queue(Committer* c, Store* s) noexcept nogil:
     # With q held.
     s.queue.trash = TRASH_WAITS
-    s.queue.next_trash = c.queue.trash
-    c.queue.trash = s
+    list_push_front(&c.queue.trash, &s.queue.trash_node)
     q_signal(c, &c.chores)
 
 
 cdef void trash_unlist(Committer* c, Store* s) noexcept nogil:
     # With q held: nobody begins with it.
-    cdef Store** at = &c.queue.trash
-    while at[0] != NULL and at[0] != s:
-        at = &at[0].queue.next_trash
-    if at[0] == s:
-        at[0] = s.queue.next_trash
+    list_drop(&s.queue.trash_node)
 
 
 cdef bint trash_put(Store* s, const char* path) noexcept nogil:
@@ -94,8 +89,7 @@ cdef void trash_empty(Store* s) noexcept nogil:
 
 cdef void trash_go(Committer* c) noexcept nogil:
     # With q held, which is let go meanwhile: of the first of the list.
-    cdef Store* s = c.queue.trash
-    c.queue.trash = s.queue.next_trash
+    cdef Store* s = <Store*>list_owner(list_pop(&c.queue.trash), &(<Store*>NULL).queue.trash_node)
     s.queue.trash = TRASH_GOES
     s.queue.busy += 1
     c.queue.trash_going += 1
@@ -117,9 +111,9 @@ cdef bint trash_give(Committer* c, int64_t rc) noexcept nogil:
     if rc != -ENOSPC:
         return False
     q_lock(c)
-    while c.queue.trash != NULL or c.queue.trash_going:
+    while not list_empty(&c.queue.trash) or c.queue.trash_going:
         any = True
-        if c.queue.trash != NULL:
+        if not list_empty(&c.queue.trash):
             trash_go(c)
         else:
             q_wait(c, &c.idle, INT64_MAX)

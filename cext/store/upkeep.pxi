@@ -12,8 +12,8 @@ cdef void* keeper_main(void* arg) noexcept nogil:
     cdef Committer* c = <Committer*>arg
     cdef int64_t due
     q_lock(c)
-    while not c.queue.stopping or c.queue.zeros != NULL:
-        if c.queue.zeros == NULL and c.queue.trash == NULL and c.queue.sides == NULL and not c.queue.chore:
+    while not c.queue.stopping or not list_empty(&c.queue.zeros):
+        if list_empty(&c.queue.zeros) and list_empty(&c.queue.trash) and list_empty(&c.queue.sides) and not c.queue.chore:
             due = rest_due(c)
             if due > env_clock(c.env):
                 q_wait(c, &c.chores, due)
@@ -25,13 +25,14 @@ cdef void* keeper_main(void* arg) noexcept nogil:
 
 cdef int64_t rest_due(const Committer* c) noexcept nogil:
     # With q held: when the store that is idle longest becomes lean.
-    return c.queue.resting.last.queue.active_at + IDLE_LEAN if c.queue.resting.last != NULL else INT64_MAX
+    cdef const Store* s = store_idle_longest(&c.queue.resting)
+    return s.queue.active_at + IDLE_LEAN if s != NULL else INT64_MAX
 
 
 cdef void keeper_turn(Committer* c) noexcept nogil:
     # Everything that is due, without a thread.
     q_lock(c)
-    while (c.queue.zeros != NULL or c.queue.trash != NULL or c.queue.sides != NULL or c.queue.chore
+    while (not list_empty(&c.queue.zeros) or not list_empty(&c.queue.trash) or not list_empty(&c.queue.sides) or c.queue.chore
            or rest_due(c) <= env_clock(c.env)):
         keeper_some(c)
     q_unlock(c)
@@ -39,11 +40,11 @@ cdef void keeper_turn(Committer* c) noexcept nogil:
 
 cdef void keeper_some(Committer* c) noexcept nogil:
     # With q held, which is let go meanwhile: the most urgent thing.
-    if c.queue.zeros != NULL:
+    if not list_empty(&c.queue.zeros):
         keeper_zero(c)
-    elif c.queue.trash != NULL:
+    elif not list_empty(&c.queue.trash):
         trash_go(c)
-    elif c.queue.sides != NULL:
+    elif not list_empty(&c.queue.sides):
         keeper_side(c)
     elif c.queue.chore:
         c.queue.chore = False
@@ -60,13 +61,10 @@ cdef void keeper_some(Committer* c) noexcept nogil:
 
 cdef void keeper_side(Committer* c) noexcept nogil:
     # A sealed block's region is no longer needed, its file is read from now on; then its sidecar.
-    cdef Block* b = c.queue.sides
+    cdef Block* b = <Block*>list_owner(list_pop(&c.queue.sides), &(<Block*>NULL).queue.side)
     cdef Store* s = b.store
     cdef bint dead = has_left(b)
     cdef uint8_t* region = NULL
-    c.queue.sides = b.queue.next_side
-    b.queue.next_side = NULL
-    b.queue.siding = False
     s.queue.busy += 1
     q_unlock(c)
     if not dead:
@@ -94,7 +92,7 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
     cdef uint64_t size
     while True:
         env_lock(c.env)
-        b = c.lru_last if c.n_maps > MAPS_MAX else NULL
+        b = <Block*>list_owner(list_last(&c.lru), &(<Block*>NULL).lru) if c.n_maps > MAPS_MAX else NULL
         if b == NULL or b.work != WORK_NONE:
             env_unlock(c.env)
             return
@@ -110,7 +108,7 @@ cdef void keeper_unmap(Committer* c) noexcept nogil:
 # ---- zeros ahead of use ----------------------------------------------------------------------------------------------
 
 cdef void keeper_zero(Committer* c) noexcept nogil:
-    cdef Block* b = c.queue.zeros
+    cdef Block* b = <Block*>list_owner(list_first(&c.queue.zeros), &(<Block*>NULL).queue.zero)
     cdef Store* s = b.store
     cdef FileOps* f = s.files
     cdef char path[4300]
@@ -118,7 +116,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     cdef uint64_t at = b.queue.zero_from
     cdef int fd = -1
     cdef int64_t rc = -1
-    c.queue.zeros = b.queue.next_zero
+    list_remove(&b.queue.zero)
     s.queue.busy += 1
     q_unlock(c)
     zeros = <uint8_t*>aligned_alloc(PAGE, AHEAD_STEP)
@@ -156,7 +154,7 @@ cdef bint rests(const Store* s) noexcept nogil:
 
 cdef void keeper_rest(Committer* c) noexcept nogil:
     # With q held: the store that is idle longest keeps its tail in the file instead of in memory.
-    cdef Store* s = c.queue.resting.last
+    cdef Store* s = store_idle_longest(&c.queue.resting)
     cdef Block* b
     cdef uint64_t whole = 0, num = 0
     cdef FileOps* f
@@ -164,7 +162,7 @@ cdef void keeper_rest(Committer* c) noexcept nogil:
     cdef int fd
     if s == NULL or s.queue.active_at + IDLE_LEAN > env_clock(c.env):
         return
-    list_remove(s)
+    active_leave(s)
     s.queue.busy += 1
     q_unlock(c)
     f = s.files
