@@ -3,8 +3,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport (
-    Bytes, Cond, Draft, Env, FileOps, JsonItem, Msg, PatternNode, PatternTrie, Requests, Span, StrMap, Task, Timer, Transform,
-    U64Map, Usage, WholeSecond,
+    Bytes, Cond, Draft, Env, FileOps, JsonItem, List, ListNode, Msg, PatternNode, PatternTrie, Requests, Span, StrMap,
+    Task, Timer, Transform, U64Map, Usage, WholeSecond,
 )
 from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
@@ -109,8 +109,7 @@ cdef struct Watcher:
     bint (*needs)(Watcher* w, uint64_t seq) noexcept nogil
     uint64_t seen           # the last sequence it was told of: several patterns may match one message
     uint64_t gone           # likewise of removals
-    Watcher* next
-    Watcher* prev
+    ListNode node           # its stream's
     WatchEntry* entries     # one a pattern
     uint32_t n_entries
 
@@ -126,7 +125,7 @@ cdef struct Spot:
     Span literal            # of literals: the pattern, for its removal
 
 cdef struct WatchIndex:
-    Watcher* first
+    List attached           # Watchers
     uint32_t n
     Spot* all               # watchers of every message
     StrMap literals         # pattern -> Spot*
@@ -328,7 +327,7 @@ cdef struct Stream:
     void* origin_direct[2]
     void* asked[2]          # likewise of requests for single messages
     int64_t deleting        # of these, deletions that wait for durability
-    Intake* intakes
+    List intakes
     bint active
     bint purging            # the store's removals are part of a purge
     bint lent               # a record of the store is being delivered: nothing may change it meanwhile
@@ -358,7 +357,7 @@ cdef struct Stream:
     uint64_t settle_all     # likewise among all messages
     bint consumer_missing   # a consumer is out of service: nobody knows what it needs
     int64_t counted         # bytes that this stream added to the usages
-    DirectJob* jobs         # direct gets in several turns
+    List jobs               # direct gets in several turns
     uint32_t n_cold         # those of a single message that wait for the disk
     WholeSecond second      # of the last message that a direct get was answered with
     Cond durable            # signalled when something became durable

@@ -20,8 +20,8 @@ cdef void atomic_close(AtomicBatch* b) noexcept nogil:
 
 
 cdef void atomic_drop_all(Stream* s) noexcept nogil:
-    while s.batches.atomic.first != NULL:
-        atomic_close(<AtomicBatch*>s.batches.atomic.first)
+    while not list_empty(&s.batches.atomic.all):
+        atomic_close(<AtomicBatch*>batch_at(list_first(&s.batches.atomic.all)))
 
 
 cdef void atomic_silent(Timer* t, int64_t now) noexcept nogil:

@@ -86,12 +86,11 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
 
 
 cdef void tell_purged(Stream* s, const Filter* filter) noexcept nogil:
-    cdef Watcher* w = s.watchers.first
-    cdef Watcher* after
+    cdef ListWalk all = list_walk(&s.watchers.attached)
+    cdef Watcher* w = watcher_step(&all)
     while w != NULL:
-        after = w.next
         w.purged(w, filter)
-        w = after
+        w = watcher_step(&all)
 
 
 cdef int64_t purge_told(Stream* s, const Filter* filter, const Change* c) noexcept nogil:

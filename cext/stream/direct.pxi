@@ -22,8 +22,7 @@ cdef struct DirectJob:
     # A batch or multi answer under way.
     Task task
     Wait cold                           # for the next message's bytes
-    DirectJob* next
-    DirectJob* prev
+    ListNode node                       # its stream's
     Stream* s
     Filter filter
     bint filtered
@@ -141,12 +140,7 @@ cdef void direct_single(Stream* s, Span reply, const Record* r, bint no_hdr) noe
 # ---- longer answers, in turns --------------------------------------------------------------------------------
 
 cdef void job_free(DirectJob* j) noexcept nogil:
-    if j.prev != NULL:
-        j.prev.next = j.next
-    else:
-        j.s.jobs = j.next
-    if j.next != NULL:
-        j.next.prev = j.prev
+    list_remove(&j.node)
     wait_cancel(&j.cold)
     task_cancel(&j.task)
     sweep_free(j.sweep)
@@ -160,9 +154,16 @@ cdef void job_free(DirectJob* j) noexcept nogil:
     free(j)
 
 
+cdef inline DirectJob* job_step(ListWalk* jobs) noexcept nogil:
+    return <DirectJob*>list_owner(list_step(jobs), &(<DirectJob*>NULL).node)
+
+
 cdef void direct_stop(Stream* s) noexcept nogil:
-    while s.jobs != NULL:
-        job_free(s.jobs)
+    cdef ListWalk jobs = list_walk(&s.jobs)
+    cdef DirectJob* j = job_step(&jobs)
+    while j != NULL:
+        job_free(j)
+        j = job_step(&jobs)
 
 
 cdef uint64_t job_waits(const DirectJob* j, uint64_t seq) noexcept nogil:
@@ -251,15 +252,17 @@ cdef void job_run(Task* t) noexcept nogil:
 
 cdef void direct_resume(Stream* s) noexcept nogil:
     # Answers were sent: there is room for those of jobs.
-    cdef DirectJob* j = s.jobs
+    cdef ListWalk jobs = list_walk(&s.jobs)
+    cdef DirectJob* j = job_step(&jobs)
     while j != NULL:
         task_post(&s.env.tasks, &j.task)
-        j = j.next
+        j = job_step(&jobs)
 
 
 cdef void direct_cut(Stream* s, uint64_t seq) noexcept nogil:
     # What is behind seq is gone, and other messages get these sequences.
-    cdef DirectJob* j = s.jobs
+    cdef ListWalk jobs = list_walk(&s.jobs)
+    cdef DirectJob* j = job_step(&jobs)
     while j != NULL:
         while j.n_seqs > j.at and j.seqs[j.n_seqs - 1] > seq:
             j.n_seqs -= 1
@@ -267,7 +270,7 @@ cdef void direct_cut(Stream* s, uint64_t seq) noexcept nogil:
         if j.counting:
             j.pending = 0
             j.count_at = j.at
-        j = j.next
+        j = job_step(&jobs)
 
 
 cdef bint one_pending(DirectJob* j) noexcept nogil:
@@ -280,13 +283,14 @@ cdef bint one_pending(DirectJob* j) noexcept nogil:
 
 cdef void direct_removed(Stream* s, uint64_t seq, Span subject) noexcept nogil:
     # A message is gone, with seq 0 all but the first one: what batches have counted of it is not pending any more.
-    cdef DirectJob* j = s.jobs
+    cdef ListWalk jobs = list_walk(&s.jobs)
+    cdef DirectJob* j = job_step(&jobs)
     while j != NULL:
         if j.counting and seq == 0:
             j.pending = one_pending(j)
         elif j.counting and j.at <= seq < j.count_at and (not j.filtered or filter_matches(&j.filter, subject)):
             j.pending -= 1
-        j = j.next
+        j = job_step(&jobs)
 
 
 cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogil:
@@ -305,10 +309,7 @@ cdef DirectJob* job_new(Stream* s, Span reply, const DirectGet* g) noexcept nogi
     j.bytes_left = max(g.max_bytes, <int64_t>1) if g.max_bytes else DIRECT_MAX_BYTES
     j.n_reply = reply.n
     memcpy(j.reply, reply.p, reply.n)
-    j.next = s.jobs
-    if s.jobs != NULL:
-        s.jobs.prev = j
-    s.jobs = j
+    list_push_front(&s.jobs, &j.node)
     return j
 
 

@@ -151,8 +151,8 @@ cdef void fast_close(FastBatch* b) noexcept nogil:
 
 
 cdef void fast_drop_all(Stream* s) noexcept nogil:
-    while s.batches.fast.first != NULL:
-        fast_close(<FastBatch*>s.batches.fast.first)
+    while not list_empty(&s.batches.fast.all):
+        fast_close(<FastBatch*>batch_at(list_first(&s.batches.fast.all)))
 
 
 cdef void fast_silent(Timer* t, int64_t now) noexcept nogil:

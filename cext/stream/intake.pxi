@@ -17,7 +17,7 @@ cdef enum:
 
 
 cdef struct Intake:
-    Intake* next
+    ListNode node
     Stream* s
     uint64_t id
     bint mirror
@@ -367,27 +367,30 @@ cdef void intake_free(Intake* i) noexcept nogil:
     free(i)
 
 
+cdef inline Intake* intake_at(const ListNode* n) noexcept nogil:
+    return <Intake*>list_owner(n, &(<Intake*>NULL).node)
+
+
 cdef Intake* intake_find(Stream* s, uint64_t id) noexcept nogil:
-    cdef Intake* i = s.intakes
+    cdef ListWalk all = list_walk(&s.intakes)
+    cdef Intake* i = intake_at(list_step(&all))
     while i != NULL and i.id != id:
-        i = i.next
+        i = intake_at(list_step(&all))
     return i
 
 
 cdef void intake_close(Stream* s, uint64_t id) noexcept nogil:
-    cdef Intake** at = &s.intakes
-    cdef Intake* i
-    while at[0] != NULL and at[0].id != id:
-        at = &at[0].next
-    if at[0] != NULL:
-        i = at[0]
-        at[0] = i.next
+    cdef Intake* i = intake_find(s, id)
+    if i != NULL:
+        list_remove(&i.node)
         intake_free(i)
 
 
 cdef void intakes_free(Stream* s) noexcept nogil:
-    while s.intakes != NULL:
-        intake_close(s, s.intakes.id)
+    cdef Intake* i = intake_at(list_pop(&s.intakes))
+    while i != NULL:
+        intake_free(i)
+        i = intake_at(list_pop(&s.intakes))
 
 
 cdef int mirror_skip(Stream* s, uint64_t seq) noexcept nogil:
@@ -436,8 +439,7 @@ cdef int intake_open(Stream* s, const IntakeConfig* cfg) noexcept nogil:
             if cfg.transforms[k] != NULL:
                 i.transforms[k] = transform_copy(cfg.transforms[k])
                 whole = whole and i.transforms[k] != NULL
-    i.next = s.intakes
-    s.intakes = i
+    list_push_front(&s.intakes, &i.node)
     if whole and i.transforms != NULL:
         i.sub = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.deliver, HEARS_INTAKE | LISTENS | IMPORTS, intake_inbound, i)
     if i.sub == NULL:

@@ -302,14 +302,15 @@ cdef void stream_halt(Stream* s, int error) noexcept nogil:
 
 
 cdef void stream_resume(Stream* s) noexcept nogil:
-    cdef Watcher* w = s.watchers.first
+    cdef ListWalk all = list_walk(&s.watchers.attached)
+    cdef Watcher* w = watcher_step(&all)
     if s.halted == 0 or s.failed:
         return
     s.halted = 0
     store_halt(s.store, 0)
     while w != NULL:
         w.resumed(w)
-        w = w.next
+        w = watcher_step(&all)
     stream_settle(s, 0, False)
 
 
@@ -358,7 +359,7 @@ cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept
         t.seq = seq
         t.reason = reason
         watch_match(&s.watchers, subject, tell_removed, &t)
-    if s.jobs != NULL:
+    if not list_empty(&s.jobs):
         direct_removed(s, seq, subject)
     if reason == RM_AGE:
         stream_count_bytes(s)

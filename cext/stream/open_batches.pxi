@@ -8,8 +8,7 @@ cdef enum:
 cdef struct OpenBatch:
     # What every one begins with.
     Stream* s
-    OpenBatch* next                     # of its set
-    OpenBatch* prev
+    ListNode node                       # its set's
     Timer timer
     int64_t heard                       # mono: when its last message came
     uint64_t last                       # that one's number in the batch
@@ -19,7 +18,7 @@ cdef struct OpenBatch:
 
 cdef struct OpenSet:
     StrMap by_id
-    OpenBatch* first
+    List all
 
 
 cdef struct Batches:
@@ -28,6 +27,10 @@ cdef struct Batches:
     uint64_t judged                     # the message of a fast one that is being checked, by its number; 0: none
     Timer hurry                         # what fast ones stored goes to the disk
     Task settle                         # at the end of the turn, as somebody waits for an ack of it
+
+
+cdef inline OpenBatch* batch_at(const ListNode* n) noexcept nogil:
+    return <OpenBatch*>list_owner(n, &(<OpenBatch*>NULL).node)
 
 
 cdef inline Span batch_id(const OpenBatch* b) noexcept nogil:
@@ -79,22 +82,14 @@ cdef OpenBatch* batch_open(Stream* s, OpenSet* of, size_t size, Span id, timer_f
         strmap_del(&of.by_id, id)
         free(b)
         return NULL
-    b.next = of.first
-    if b.next != NULL:
-        b.next.prev = b
-    of.first = b
+    list_push_front(&of.all, &b.node)
     return b
 
 
 cdef void batch_close(OpenSet* of, OpenBatch* b) noexcept nogil:
     timer_cancel(&b.s.env.timers, &b.timer)
     strmap_del(&of.by_id, batch_id(b))
-    if b.prev != NULL:
-        b.prev.next = b.next
-    else:
-        of.first = b.next
-    if b.next != NULL:
-        b.next.prev = b.prev
+    list_remove(&b.node)
     free(b)
 
 

@@ -9,15 +9,14 @@ cdef struct Cutting:
 cdef void truncation_told(void* ctx) noexcept nogil:
     # Nothing is gone yet, and nothing behind the sequence may be seen any more.
     cdef Cutting* x = <Cutting*>ctx
-    cdef Watcher* w = x.s.watchers.first
-    cdef Watcher* after
+    cdef ListWalk all = list_walk(&x.s.watchers.attached)
+    cdef Watcher* w = watcher_step(&all)
     x.s.shown = min(x.s.shown, x.seq)
     while w != NULL:
-        after = w.next
         w.seen = min(w.seen, x.seq)
         w.gone = min(w.gone, x.seq)
         w.truncated(w, x.seq)
-        w = after
+        w = watcher_step(&all)
 
 
 cdef void acks_refuse(Stream* s, uint64_t seq) noexcept nogil:

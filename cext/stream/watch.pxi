@@ -42,6 +42,10 @@ cdef void spot_free(Spot* spot) noexcept nogil:
         free(spot)
 
 
+cdef inline Watcher* watcher_step(ListWalk* all) noexcept nogil:
+    return <Watcher*>list_owner(list_step(all), &(<Watcher*>NULL).node)
+
+
 cdef int watch_match(WatchIndex* x, Span subject, pattern_fn fn, void* ctx) noexcept nogil:
     # Calls fn with each matching Spot, until it returns other than 0; and returns that.
     cdef Spot* spot
@@ -122,11 +126,7 @@ cdef int stream_watch(Stream* s, Watcher* w) noexcept nogil:
     w.entries = <WatchEntry*>calloc(n, sizeof(WatchEntry))
     if w.entries == NULL:
         return -1
-    w.next = x.first
-    w.prev = NULL
-    if x.first != NULL:
-        x.first.prev = w
-    x.first = w
+    list_push_front(&x.attached, &w.node)
     x.n += 1
     for i in range(n):
         spot = watch_spot(x, w.filter, i)
@@ -153,12 +153,7 @@ cdef void stream_unwatch(Stream* s, Watcher* w) noexcept nogil:
     free(w.entries)
     w.entries = NULL
     w.n_entries = 0
-    if w.prev != NULL:
-        w.prev.next = w.next
-    else:
-        x.first = w.next
-    if w.next != NULL:
-        w.next.prev = w.prev
+    list_remove(&w.node)
     x.n -= 1
 
 
