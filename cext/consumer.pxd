@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Env, Msg, Span, StrMap, Task, Timer, U64Map
+from jsserver.cext.bytes cimport Bytes, Env, List, ListNode, Msg, Span, StrMap, Task, Timer, U64Map
 from jsserver.cext.store cimport Filter, LastLook, Log, Store, Sweep, Wait
 from jsserver.cext.stream cimport EnvBox, IntakeFace, Stream, StreamPlace, Watcher
 
@@ -121,8 +121,7 @@ cdef struct Consumer
 
 cdef struct Pull:
     # A waiting request, allocated with its reply.
-    Pull* next
-    Pull* prev
+    ListNode node           # its consumer's
     Consumer* c
     Timer timer             # its end, or its next heartbeat
     int64_t batch           # left
@@ -150,7 +149,7 @@ cdef struct Pull:
 cdef struct Consumers:
     # What the consumers of one stream share: their log, and the records in it of those not yet open.
     Stream* s
-    Consumer* first
+    List all
     uint32_t n
     Log* log
     uint32_t next_id
@@ -172,13 +171,8 @@ cdef struct OldWaits:
     ConsumerConfig cfg
     uint8_t* texts
 
-cdef struct DeadLetter
-cdef struct DeadList:
-    DeadLetter* first
-    DeadLetter* last
-
 cdef struct WaitingAck:
-    WaitingAck* next
+    ListNode node
     uint64_t seq            # when everything is out up to here
     uint32_t n_reply
     uint8_t reply[1]
@@ -238,14 +232,13 @@ cdef struct AckUpto:
     uint64_t seq            # everything up to here is acked; 0: is out
     uint64_t dseq           # of that message
     Task task
-    WaitingAck* first          # double acks that are answered then, in order
-    WaitingAck* last
+    List waiting            # double acks that are answered then, in order
 
 cdef struct DeadLetters:
     # What died and is not stored yet: still pending, in none of its lists.
     U64Map by_seq           # sequence -> DeadLetter*
-    DeadList unsent
-    DeadList sent           # in the order in which they are sent again
+    List unsent
+    List sent               # in the order in which they are sent again
     Task task
     Wait cold
     int64_t told            # mono: when the log last said that they are not stored; 0: never
@@ -261,8 +254,7 @@ cdef struct Rate:
     int64_t at
 
 cdef struct PullQueue:
-    Pull* first
-    Pull* last
+    List all                # in the order of their turns
     uint32_t n
     uint32_t n_no_wait
     uint32_t n_full
@@ -295,8 +287,7 @@ cdef struct Consumer:
     Env* env
     Stream* s
     Consumers* shared
-    Consumer* next_consumer
-    Consumer* prev_consumer
+    ListNode node           # its stream's
     ConsumerConfig cfg      # its texts are in `texts`
     uint8_t* texts
     Filter filter

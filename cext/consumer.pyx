@@ -11,12 +11,13 @@ from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, O_TRUNC
 from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_PINNED, ADV_TERM, ADV_UNPINNED, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG,
     EV_PAUSE_OVER, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, KIND_ACCOUNT, KIND_ACK,
-    Bytes, Event, FileOps, JsonItem, JsonReader, Msg, Span, Task, Timer, U64Map, U64Pair, bytes_add, bytes_free,
-    bytes_reserve, compare_u64, env_held, env_random, env_token, get_uv, header_get, hh64, inbound_fn, invariant,
-    json_at_end, json_bool, json_enter_object, json_key_is, json_next_member, json_open, json_text, list_linked,
-    place_text, put_u64, put_uv, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
-    subject_matches, task_cancel, task_post, task_queued, timer_cancel, timer_set, u64map_del, u64map_each, u64map_free,
-    u64map_get, u64map_put,
+    Bytes, Event, FileOps, JsonItem, JsonReader, List, ListNode, ListWalk, Msg, Span, Task, Timer, U64Map, U64Pair,
+    bytes_add, bytes_free, bytes_reserve, compare_u64, env_held, env_random, env_token, get_uv, header_get, hh64,
+    inbound_fn, invariant, json_at_end, json_bool, json_enter_object, json_key_is, json_next_member, json_open,
+    json_text, list_empty, list_first, list_head, list_insert, list_last, list_linked, list_owner, list_pop, list_prev,
+    list_push_back, list_push_front, list_remove, list_step, list_take, list_walk, place_text, put_u64, put_uv, span,
+    span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post,
+    task_queued, timer_cancel, timer_set, u64map_del, u64map_each, u64map_free, u64map_get, u64map_put,
 )
 from jsserver.cext.store cimport (
     ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_WAIT, Filter, Log, Record, Store, StoreState, wait_cancel,

@@ -102,45 +102,41 @@ cdef void acks_finish(Consumer* c) noexcept nogil:
         pass
 
 
+cdef inline WaitingAck* waiting_ack_at(const ListNode* n) noexcept nogil:
+    return <WaitingAck*>list_owner(n, &(<WaitingAck*>NULL).node)
+
+
 cdef void waiting_acks_answer(Consumer* c) noexcept nogil:
     # Double acks of what is out by now.
-    cdef WaitingAck* h = c.upto.first
+    cdef WaitingAck* h = waiting_ack_at(list_first(&c.upto.waiting))
     while h != NULL and h.seq <= c.floor_seq:
-        c.upto.first = h.next
+        list_remove(&h.node)
         stream_answer(c.s, change_ticket(c), span(h.reply, h.n_reply))
         free(h)
-        h = c.upto.first
-    if h == NULL:
-        c.upto.last = NULL
+        h = waiting_ack_at(list_first(&c.upto.waiting))
 
 
 cdef void waiting_acks_free(Consumer* c) noexcept nogil:
-    cdef WaitingAck* h
-    while c.upto.first != NULL:
-        h = c.upto.first
-        c.upto.first = h.next
+    cdef WaitingAck* h = waiting_ack_at(list_pop(&c.upto.waiting))
+    while h != NULL:
         free(h)
-    c.upto.last = NULL
+        h = waiting_ack_at(list_pop(&c.upto.waiting))
 
 
 cdef void answer_ack(Consumer* c, uint64_t sseq, Span reply) noexcept nogil:
     cdef WaitingAck* h = NULL
+    cdef const WaitingAck* last = waiting_ack_at(list_last(&c.upto.waiting))
     if c.upto.seq and sseq > c.floor_seq:
-        h = <WaitingAck*>malloc(sizeof(WaitingAck) + reply.n)
+        h = <WaitingAck*>calloc(1, sizeof(WaitingAck) + reply.n)
         if h == NULL:
             acks_finish(c)
     if h == NULL:
         stream_answer(c.s, change_ticket(c), reply)
         return
-    h.next = NULL
-    h.seq = sseq if c.upto.last == NULL else max(sseq, c.upto.last.seq)
+    h.seq = sseq if last == NULL else max(sseq, last.seq)
     h.n_reply = reply.n
     memcpy(h.reply, reply.p, reply.n)
-    if c.upto.last == NULL:
-        c.upto.first = h
-    else:
-        c.upto.last.next = h
-    c.upto.last = h
+    list_push_back(&c.upto.waiting, &h.node)
 
 
 cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:

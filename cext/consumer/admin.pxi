@@ -81,8 +81,8 @@ cdef bint release(Consumer* c, uint64_t seq, int64_t idle) noexcept nogil:
 
 
 cdef void queue_first(Consumer* c, uint32_t i) noexcept nogil:
-    list_take(&c.pending, &c.pending.queue, i)
-    list_prepend(&c.pending, &c.pending.queue, i, AT_QUEUE)
+    pending_list_remove(&c.pending, &c.pending.queue, i)
+    pending_list_prepend(&c.pending, &c.pending.queue, i, AT_QUEUE)
 
 
 cdef int hand_over(Consumer* c, Span to, uint32_t n) noexcept nogil:
@@ -93,13 +93,7 @@ cdef int hand_over(Consumer* c, Span to, uint32_t n) noexcept nogil:
     q.batch = n
     q.no_wait = True
     q.pin = c.pin.number
-    q.prev = NULL
-    q.next = c.pull.first
-    if c.pull.first != NULL:
-        c.pull.first.prev = q
-    else:
-        c.pull.last = q
-    c.pull.first = q
+    list_push_front(&c.pull.all, &q.node)
     c.pull.n += 1
     c.pull.n_no_wait += 1
     return 0

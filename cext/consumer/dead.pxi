@@ -10,8 +10,7 @@ cdef enum:
 
 cdef struct DeadLetter:
     # Allocated with its texts.
-    DeadLetter* next
-    DeadLetter* prev
+    ListNode node
     uint64_t seq
     uint64_t dseq                       # as the ack said
     uint32_t deliveries
@@ -23,25 +22,8 @@ cdef struct DeadLetter:
     uint8_t texts[1]
 
 
-cdef void dead_append(DeadList* l, DeadLetter* d) noexcept nogil:
-    d.next = NULL
-    d.prev = l.last
-    if l.last != NULL:
-        l.last.next = d
-    else:
-        l.first = d
-    l.last = d
-
-
-cdef void dead_unlink(DeadList* l, DeadLetter* d) noexcept nogil:
-    if d.prev != NULL:
-        d.prev.next = d.next
-    else:
-        l.first = d.next
-    if d.next != NULL:
-        d.next.prev = d.prev
-    else:
-        l.last = d.prev
+cdef inline DeadLetter* dead_at(const ListNode* n) noexcept nogil:
+    return <DeadLetter*>list_owner(n, &(<DeadLetter*>NULL).node)
 
 
 cdef inline DeadLetter* dead_of(const Consumer* c, uint64_t seq) noexcept nogil:
@@ -70,7 +52,7 @@ cdef bint dead_add(Consumer* c, uint32_t i, const AckTokens* t, Span reason, Spa
         memcpy(d.texts, reason.p, reason.n)
     if reply.n:
         memcpy(d.texts + reason.n, reply.p, reply.n)
-    dead_append(&c.dead.unsent, d)
+    list_push_back(&c.dead.unsent, &d.node)
     pending_unplace(&c.pending, i)
     ack_timer_set(c)
     task_post(&c.env.tasks, &c.dead.task)
@@ -79,15 +61,15 @@ cdef bint dead_add(Consumer* c, uint32_t i, const AckTokens* t, Span reason, Spa
 
 cdef void dead_drop(Consumer* c, DeadLetter* d) noexcept nogil:
     u64map_del(&c.dead.by_seq, d.seq)
-    dead_unlink(&c.dead.sent if d.again else &c.dead.unsent, d)
+    list_remove(&d.node)
     free(d)
 
 
 cdef void dead_free(Consumer* c) noexcept nogil:
-    while c.dead.unsent.first != NULL:
-        dead_drop(c, c.dead.unsent.first)
-    while c.dead.sent.first != NULL:
-        dead_drop(c, c.dead.sent.first)
+    while not list_empty(&c.dead.unsent):
+        dead_drop(c, dead_at(list_first(&c.dead.unsent)))
+    while not list_empty(&c.dead.sent):
+        dead_drop(c, dead_at(list_first(&c.dead.sent)))
     u64map_free(&c.dead.by_seq)
 
 
@@ -101,15 +83,14 @@ cdef void dead_stop(Consumer* c) noexcept nogil:
 
 # ---- changes ---------------------------------------------------------------------------------------------------------
 
-cdef void dead_cut(Consumer* c, DeadList* l, uint64_t seq) noexcept nogil:
+cdef void dead_cut(Consumer* c, const List* l, uint64_t seq) noexcept nogil:
     # The stream ends at this sequence: other messages get those behind it.
-    cdef DeadLetter* d = l.first
-    cdef DeadLetter* after
+    cdef ListWalk all = list_walk(l)
+    cdef DeadLetter* d = dead_at(list_step(&all))
     while d != NULL:
-        after = d.next
         if d.seq > seq:
             dead_drop(c, d)
-        d = after
+        d = dead_at(list_step(&all))
 
 
 cdef void dead_truncated(Consumer* c, uint64_t seq) noexcept nogil:

@@ -144,9 +144,9 @@ cdef bint dead_try(Consumer* c, DeadLetter* d) noexcept nogil:
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         dead_done(c, d)
         return True
-    dead_unlink(&c.dead.unsent, d)
+    list_remove(&d.node)
     d.again = c.env.mono + DEAD_AGAIN * <int64_t>SECOND
-    dead_append(&c.dead.sent, d)
+    list_push_back(&c.dead.sent, &d.node)
     if rc == ST_OK:
         rc = dead_send(c, d, &r)                # the answer may have come, and the letter be gone
         if rc <= 0:
@@ -156,24 +156,26 @@ cdef bint dead_try(Consumer* c, DeadLetter* d) noexcept nogil:
 
 cdef void dead_turn(Task* t) noexcept nogil:
     cdef Consumer* c = <Consumer*>t.owner
-    cdef DeadLetter* d = c.dead.sent.first
+    cdef DeadLetter* d = dead_at(list_first(&c.dead.sent))
     cdef int i
     if c.role != ROLE_LEADS or stands_still(c):
         return
     while d != NULL and d.again <= c.env.mono:
-        dead_unlink(&c.dead.sent, d)
+        list_remove(&d.node)
         d.again = 0
-        dead_append(&c.dead.unsent, d)
-        d = c.dead.sent.first
+        list_push_back(&c.dead.unsent, &d.node)
+        d = dead_at(list_first(&c.dead.sent))
     for i in range(DEAD_TURN):
-        if c.dead.unsent.first == NULL:
+        d = dead_at(list_first(&c.dead.unsent))
+        if d == NULL:
             break
-        if not dead_try(c, c.dead.unsent.first):
+        if not dead_try(c, d):
             return
-    if c.dead.unsent.first != NULL:
+    if not list_empty(&c.dead.unsent):
         task_post(&c.env.tasks, t)
-    if c.dead.sent.first != NULL:
-        timer_set(&c.env.timers, &c.timers[TIMER_DEAD], c.dead.sent.first.again)
+    d = dead_at(list_first(&c.dead.sent))
+    if d != NULL:
+        timer_set(&c.env.timers, &c.timers[TIMER_DEAD], d.again)
 
 
 cdef void dead_due(Timer* t, int64_t now) noexcept nogil:
@@ -230,12 +232,12 @@ cdef int dead_listen(Consumer* c) noexcept nogil:
     return 0 if c.subs[5] != NULL else -1
 
 
-cdef void dead_give_up(Consumer* c, DeadList* l) noexcept nogil:
+cdef void dead_give_up(Consumer* c, const List* l) noexcept nogil:
     # There is no subject for dead letters any more: they die as without.
     cdef DeadLetter* d
     cdef uint32_t i
-    while l.first != NULL:
-        d = l.first
+    while not list_empty(l):
+        d = dead_at(list_first(l))
         i = pending_find(&c.pending, d.seq)
         if d.terminated or i == 0:
             dead_done(c, d)

@@ -9,9 +9,10 @@ cdef void led_forget(Consumer* c) noexcept nogil:
 
 
 cdef Consumer* consumer_named(Consumers* k, Span name) noexcept nogil:
-    cdef Consumer* c = k.first
+    cdef ListWalk all = list_walk(&k.all)
+    cdef Consumer* c = consumers_step(&all)
     while c != NULL and not span_eq(c.cfg.name, name):
-        c = c.next_consumer
+        c = consumers_step(&all)
     return c
 
 

@@ -144,25 +144,24 @@ cdef int turn_of_overflow(const Consumer* c, const Pull* q) noexcept nogil:
 
 cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
     # As pull_for, of consumers where not every request may have the next message.
-    cdef Pull* q = c.pull.first
-    cdef Pull* after
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef Pull* q = pull_step(&all)
     cdef uint32_t left = c.pull.n            # those that go behind the others are not looked at again
     cdef bint anew
     cdef int turn
     while left and q != NULL:
         left -= 1
-        after = q.next
         turn = turn_of_pinned(c, q) if c.cfg.priority == PRIORITY_PINNED else turn_of_overflow(c, q)
         if q.expires and q.expires <= c.env.mono:
             pull_status(c, q, b"408 Request Timeout")
         elif q.full:
-            q = after
+            q = pull_step(&all)
             continue
         elif turn == TURN_LATER:
-            if after != NULL:
-                pull_unlink(c, q)
-                pull_append(c, q)
-            q = after
+            if all.ahead != NULL:
+                list_remove(&q.node)
+                list_push_back(&c.pull.all, &q.node)
+            q = pull_step(&all)
             continue
         elif turn == TURN_NEVER:
             pull_status(c, q, b"423 Nats-Wrong-Pin-Id")
@@ -176,7 +175,7 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
             if anew:
                 pin_end(c)
         pull_remove(c, q)
-        q = after
+        q = pull_step(&all)
     if c.pull.n_full:
         return NULL
     if c.pull.n_no_wait:
@@ -189,15 +188,15 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
 
 cdef void groups_changed(Consumer* c) noexcept nogil:
     # The configuration is another one: requests that wait follow it.
-    cdef Pull* q = c.pull.first
-    cdef Pull* after
+    cdef List waiting
+    cdef Pull* q
     if c.cfg.priority != PRIORITY_PINNED:
         pin_end(c)
     if c.cfg.priority != PRIORITY_SORTED:
         return
-    c.pull.first = NULL
-    c.pull.last = NULL
+    memset(&waiting, 0, sizeof(List))
+    list_take(&waiting, &c.pull.all)
+    q = pull_at(list_pop(&waiting))
     while q != NULL:
-        after = q.next
         pull_sort_in(c, q)
-        q = after
+        q = pull_at(list_pop(&waiting))

@@ -113,10 +113,7 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter
             or stream_watch(s, &c.watcher) < 0):
         consumer_free(c)
         return NULL
-    c.next_consumer = k.first
-    if k.first != NULL:
-        k.first.prev_consumer = c
-    k.first = c
+    list_push_front(&k.all, &c.node)
     k.n += 1
     flow_reset(c)
     if not placing(c):
@@ -362,12 +359,7 @@ cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
         if c.s.active and c.s.cfg.retention == RETAIN_INTEREST:
             release_needed(c)
         log_deleted(c)
-    if c.prev_consumer != NULL:
-        c.prev_consumer.next_consumer = c.next_consumer
-    else:
-        k.first = c.next_consumer
-    if c.next_consumer != NULL:
-        c.next_consumer.prev_consumer = c.prev_consumer
+    list_remove(&c.node)
     k.n -= 1
     consumer_free(c)
 

@@ -211,16 +211,21 @@ cdef void log_opened(Consumer* c) noexcept nogil:
     log_posted(c)
 
 
+cdef inline Consumer* consumers_step(ListWalk* all) noexcept nogil:
+    return <Consumer*>list_owner(list_step(all), &(<Consumer*>NULL).node)
+
+
 cdef void log_restart(Consumers* k) noexcept nogil:
     # Everything anew.
     cdef Bytes b
-    cdef Consumer* c = k.first
+    cdef ListWalk all = list_walk(&k.all)
+    cdef Consumer* c = consumers_step(&all)
     cdef bint ok = True
     memset(&b, 0, sizeof(Bytes))
     while c != NULL and ok:
         if c.logged:
             ok = add_whole(&b, c) == 0
-        c = c.next_consumer
+        c = consumers_step(&all)
     if b.n == 0:
         ok = add_text(&b, LOG_NOBODY) == 0
     if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:

@@ -20,7 +20,7 @@ cdef uint32_t pending_find(PendingTable* t, uint64_t sseq) noexcept nogil:
 
 # ---- the lists ---------------------------------------------------------------------------------------------
 
-cdef void list_append(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
+cdef void pending_list_append(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
     e.place = place
     e.qnext = 0
@@ -33,7 +33,7 @@ cdef void list_append(PendingTable* t, PendingList* l, uint32_t i, int place) no
     l.n += 1
 
 
-cdef void list_prepend(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
+cdef void pending_list_prepend(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
     e.place = place
     e.qprev = 0
@@ -46,7 +46,7 @@ cdef void list_prepend(PendingTable* t, PendingList* l, uint32_t i, int place) n
     l.n += 1
 
 
-cdef void list_take(PendingTable* t, PendingList* l, uint32_t i) noexcept nogil:
+cdef void pending_list_remove(PendingTable* t, PendingList* l, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
     invariant(l.n and e.place != AT_NONE, "an entry leaves a list that it is in")
     if e.qprev:
@@ -129,11 +129,11 @@ cdef void heap_take(PendingTable* t, uint32_t i) noexcept nogil:
 cdef void pending_unplace(PendingTable* t, uint32_t i) noexcept nogil:
     cdef int place = entry_at(t, i).place
     if place == AT_TIMED:
-        list_take(t, &t.timed, i)
+        pending_list_remove(t, &t.timed, i)
     elif place == AT_HEAP:
         heap_take(t, i)
     elif place == AT_QUEUE:
-        list_take(t, &t.queue, i)
+        pending_list_remove(t, &t.queue, i)
 
 
 cdef int pending_grow(PendingTable* t) noexcept nogil:
@@ -224,9 +224,9 @@ cdef void pending_schedule(PendingTable* t, uint32_t i, int64_t deadline, bint u
     e.deadline = deadline - t.later
     e.change = t.change
     if uniform and (t.timed.tail == 0 or entry_at(t, t.timed.tail).deadline <= e.deadline):
-        list_append(t, &t.timed, i, AT_TIMED)
+        pending_list_append(t, &t.timed, i, AT_TIMED)
     elif heap_add(t, i) < 0:
-        list_append(t, &t.timed, i, AT_TIMED)
+        pending_list_append(t, &t.timed, i, AT_TIMED)
 
 
 cdef inline int64_t deadline_of(const PendingTable* t, const Pending* e) noexcept nogil:

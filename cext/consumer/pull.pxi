@@ -4,53 +4,35 @@ cdef enum:
     FULL_PAUSE = 1000000                # between two looks whether a client has room again, ns
 
 
-cdef void pull_append(Consumer* c, Pull* q) noexcept nogil:
-    q.next = NULL
-    q.prev = c.pull.last
-    if c.pull.last != NULL:
-        c.pull.last.next = q
-    else:
-        c.pull.first = q
-    c.pull.last = q
+cdef inline Pull* pull_at(const ListNode* n) noexcept nogil:
+    return <Pull*>list_owner(n, &(<Pull*>NULL).node)
+
+
+cdef inline Pull* pull_step(ListWalk* all) noexcept nogil:
+    return pull_at(list_step(all))
+
+
+cdef inline Pull* pull_first(const Consumer* c) noexcept nogil:
+    return pull_at(list_first(&c.pull.all))
 
 
 cdef void pull_sort_in(Consumer* c, Pull* q) noexcept nogil:
     # Behind all that come first or are alike.
-    cdef Pull* before = c.pull.last
+    cdef Pull* before = pull_at(list_last(&c.pull.all))
     while before != NULL and before.priority > q.priority:
-        before = before.prev
-    q.prev = before
-    q.next = before.next if before != NULL else c.pull.first
-    if q.next != NULL:
-        q.next.prev = q
-    else:
-        c.pull.last = q
-    if before != NULL:
-        before.next = q
-    else:
-        c.pull.first = q
+        before = pull_at(list_prev(&c.pull.all, &before.node))
+    list_insert(&before.node if before != NULL else list_head(&c.pull.all), &q.node)
 
 
 cdef inline void pull_enqueue(Consumer* c, Pull* q) noexcept nogil:
     if c.cfg.priority == PRIORITY_SORTED:
         pull_sort_in(c, q)
     else:
-        pull_append(c, q)
-
-
-cdef void pull_unlink(Consumer* c, Pull* q) noexcept nogil:
-    if q.prev != NULL:
-        q.prev.next = q.next
-    else:
-        c.pull.first = q.next
-    if q.next != NULL:
-        q.next.prev = q.prev
-    else:
-        c.pull.last = q.prev
+        list_push_back(&c.pull.all, &q.node)
 
 
 cdef void pull_remove(Consumer* c, Pull* q) noexcept nogil:
-    pull_unlink(c, q)
+    list_remove(&q.node)
     timer_cancel(&c.env.timers, &q.timer)
     c.pull.n -= 1
     if q.no_wait:
@@ -103,14 +85,15 @@ cdef void pulls_wait_for_room(Consumer* c) noexcept nogil:
 
 cdef bint all_are_full(Consumer* c) noexcept nogil:
     # Whether nobody of those who ask has room by now; then delivery is woken to look again.
-    cdef Pull* q = c.pull.first
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef Pull* q = pull_step(&all)
     if c.env.mono >= c.pull.full_until:
         c.pull.full_until = c.env.mono + FULL_PAUSE
         while q != NULL:
             if q.full and not c.env.out.still_full(c.env.out.ctx, c.s.account, span(q.reply, q.n_reply)):
                 q.full = False
                 c.pull.n_full -= 1
-            q = q.next
+            q = pull_step(&all)
     if c.pull.n_full < c.pull.n:
         return False
     pulls_wait_for_room(c)
@@ -119,21 +102,20 @@ cdef bint all_are_full(Consumer* c) noexcept nogil:
 
 cdef Pull* pull_for(Consumer* c, int64_t cost) noexcept nogil:
     # The request whose turn it is. One that has no room for the message ends here.
-    cdef Pull* q = c.pull.first
-    cdef Pull* after
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef Pull* q = pull_step(&all)
     while q != NULL:
-        after = q.next
         if q.expires and q.expires <= c.env.mono:
             pull_status(c, q, b"408 Request Timeout")
         elif q.full:
-            q = after
+            q = pull_step(&all)
             continue
         elif q.has_bytes and cost > q.bytes:
             pull_status(c, q, b"409 Message Size Exceeds MaxBytes")
         else:
             return q
         pull_remove(c, q)
-        q = after
+        q = pull_step(&all)
     return NULL
 
 
@@ -145,8 +127,8 @@ cdef void pull_served(Consumer* c, Pull* q, int64_t cost) noexcept nogil:
     if q.has_bytes:
         q.bytes -= cost
     if q.batch > 0 and not (q.has_bytes and q.bytes == 0):
-        if c.pull.last != q:
-            pull_unlink(c, q)
+        if list_last(&c.pull.all) != &q.node:
+            list_remove(&q.node)
             pull_enqueue(c, q)
         return
     if q.has_bytes and q.bytes > 0:
@@ -161,43 +143,45 @@ cdef inline bint ends_unserved(const Pull* q) noexcept nogil:
 
 cdef void pulls_at_end(Consumer* c) noexcept nogil:
     # Nothing more to deliver now: requests that do not wait end.
-    cdef Pull* q = c.pull.first
-    cdef Pull* after
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef Pull* q = pull_step(&all)
     while q != NULL:
-        after = q.next
         if ends_unserved(q):
             refuse(c, span(q.reply, q.n_reply), b"404 No Messages")
             pull_remove(c, q)
-        q = after
+        q = pull_step(&all)
 
 
 cdef void pulls_sweep(Consumer* c) noexcept nogil:
     # Ends the requests that expired and forgets those that nobody listens for.
-    cdef Pull* q = c.pull.first
-    cdef Pull* after
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef Pull* q = pull_step(&all)
     if c.pull.delivering:
         return
     while q != NULL:
-        after = q.next
         if q.expires and q.expires <= c.env.mono:
             pull_status(c, q, b"408 Request Timeout")
             pull_remove(c, q)
         elif not c.env.out.has_interest(c.env.out.ctx, c.s.account, span(q.reply, q.n_reply)):
             pull_remove(c, q)
-        q = after
+        q = pull_step(&all)
 
 
 cdef void pulls_end(Consumer* c, bint deleted) noexcept nogil:
-    while c.pull.first != NULL:
+    cdef Pull* q = pull_first(c)
+    while q != NULL:
         if deleted:
-            refuse(c, span(c.pull.first.reply, c.pull.first.n_reply), b"409 Consumer Deleted")
+            refuse(c, span(q.reply, q.n_reply), b"409 Consumer Deleted")
         else:
-            pull_status(c, c.pull.first, b"409 Server Shutdown")
-        pull_remove(c, c.pull.first)
+            pull_status(c, q, b"409 Server Shutdown")
+        pull_remove(c, q)
+        q = pull_first(c)
 
 
 cdef void pulls_moved(Consumer* c) noexcept nogil:
     # The consumer is opened again: who waits is to ask again.
-    while c.pull.first != NULL:
-        refuse(c, span(c.pull.first.reply, c.pull.first.n_reply), b"409 Leadership Change")
-        pull_remove(c, c.pull.first)
+    cdef Pull* q = pull_first(c)
+    while q != NULL:
+        refuse(c, span(q.reply, q.n_reply), b"409 Leadership Change")
+        pull_remove(c, q)
+        q = pull_first(c)

@@ -31,11 +31,12 @@ cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
 
 cdef bint more_wanted(const Consumer* c, int64_t available) noexcept nogil:
     # Whether the requests that wait want more than that.
-    cdef const Pull* q = c.pull.first
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef const Pull* q = pull_step(&all)
     cdef int64_t wanted = 0
     while q != NULL and wanted <= available:
         wanted += min(max(q.batch, <int64_t>1), available + 1)
-        q = q.next
+        q = pull_step(&all)
     return wanted > available
 
 

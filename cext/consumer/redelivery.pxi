@@ -31,7 +31,7 @@ cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
         exhaust(c, i)
     elif e.place != AT_QUEUE:
         pending_unplace(&c.pending, i)
-        list_append(&c.pending, &c.pending.queue, i, AT_QUEUE)
+        pending_list_append(&c.pending, &c.pending.queue, i, AT_QUEUE)
 
 
 cdef void requeue_all(Consumer* c) noexcept nogil:

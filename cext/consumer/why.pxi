@@ -36,13 +36,14 @@ cdef int64_t wall_time(const Consumer* c, int64_t mono) noexcept nogil:
 
 
 cdef bint anybodys_turn(Consumer* c) noexcept nogil:
-    cdef Pull* q = c.pull.first
+    cdef ListWalk all = list_walk(&c.pull.all)
+    cdef Pull* q = pull_step(&all)
     if c.cfg.priority <= PRIORITY_SORTED or is_push(c):
         return True
     while q != NULL:
         if (turn_of_pinned(c, q) if c.cfg.priority == PRIORITY_PINNED else turn_of_overflow(c, q)) == TURN_YES:
             return True
-        q = q.next
+        q = pull_step(&all)
     return False
 
 
