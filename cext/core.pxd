@@ -2,7 +2,10 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Draft, Env, Msg, Requests, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn
+from jsserver.cext.bytes cimport (
+    Bytes, Draft, Env, List, ListNode, ListWalk, Msg, Requests, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn,
+    list_owner, list_step,
+)
 
 
 # ---- subscriptions -------------------------------------------------------------------------------
@@ -32,20 +35,23 @@ cdef struct Sub:
     bint listens            # a client's, or a stream's on its subjects: somebody wants what is sent there
     bint filtered           # deliveries are checked one by one against the client's deny list
     int link                # LINK_*: it leads to another account, and has no fn; 0: it does not
-    Sub* next               # list of its client's subscriptions; after removal: of what gc frees
-    Sub* prev
+    ListNode node           # its client's, or its account's; after removal: of what gc frees
     uint64_t hash           # the rest is the sublist's: of the subject
     SubSet* home            # where it is, and its place there
     uint32_t place
     uint32_t weight         # how many members of its queue group it stands for: a server's that asks for all of its own
     QueueName* group
     void* account           # Account*: where it is; its connection holds it, or it does itself: the server's own
-    Sub* shadow             # a client's: the first of its shadows, by next; a shadow: whose it is
+    Sub* shadow             # a client's: the first of its shadows; a shadow: whose it is
+    Sub* next_shadow        # likewise; one pointer, not a list: there may be millions of subscriptions
 
 cdef enum Link:
     LINK_SERVICE = 1        # requests to a service that is imported; target: ServiceImport
     LINK_REPLY              # what comes back to those who asked from other accounts
     LINK_SHADOW             # a subscription of an account that imports from this one; target: StreamImport
+
+cdef inline Sub* sub_at(const ListNode* n) noexcept nogil:
+    return <Sub*>list_owner(n, &(<Sub*>NULL).node)
 
 cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil     # NULL: no memory
 cdef void sub_free(Sub* s) noexcept nogil                                # only if it was never inserted
@@ -80,7 +86,7 @@ cdef struct SublistStats:
 ctypedef void (*sub_fn)(void* ctx, Sub* s) noexcept nogil
 
 # waiting: where it links itself when sublist_gc has something to do; NULL: its owner knows by itself.
-cdef Sublist* sublist_new(Sublist** waiting) noexcept nogil
+cdef Sublist* sublist_new(List* waiting) noexcept nogil
 cdef void sublist_free(Sublist* l) noexcept nogil                         # and every sub still in it
 cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil                # 0 | -1 no memory
 cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # marks it closed; gc frees it
@@ -89,7 +95,7 @@ cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # mark
 cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil
 cdef void match_done(Sublist* l, const Match* found) noexcept nogil       # nobody looks at the result any more
 cdef void sublist_gc(Sublist* l) noexcept nogil     # frees what was removed and retired; no result may be in use
-cdef void sublists_gc(Sublist** waiting) noexcept nogil                   # of all that wait there
+cdef void sublists_gc(List* waiting) noexcept nogil                       # of all that wait there
 cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil
 # Calls fn, which must not change the sublist, for each subscription.
 cdef void sublist_each(Sublist* l, sub_fn fn, void* ctx) noexcept nogil
@@ -269,7 +275,7 @@ cdef struct ClientOptions:
 
 cdef struct Worklist:
     # What is to be done for connections by the thread that serves them.
-    Client* dirty           # something waits to be written to them
+    List dirty              # Clients: something waits to be written to them
     Client* closing
 
 cdef struct Client:
@@ -290,7 +296,7 @@ cdef struct Client:
     int64_t max_payload
     ClientOptions* opts     # NULL: it does not speak the clients' protocol
     StrMap subs             # sid -> Sub*
-    Sub* first_sub
+    List own_subs           # the same Subs, the latest first
     uint32_t n_subs
     uint32_t asking         # what its requests count that the control plane has
     # the way out: what the connection has not taken yet, and how much came in and went out since it opened. Whoever writes to
@@ -302,8 +308,7 @@ cdef struct Client:
     uint64_t sent
     uint64_t chunks_sent
     bint awaited            # somebody who sends to it rests until less waits for it
-    bint dirty              # linked in work.dirty
-    Client* next_dirty
+    ListNode dirty          # of work.dirty
     int closing             # CloseReason; 0: open
     Client* next_closing
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes
@@ -330,7 +335,7 @@ cdef inline uint64_t client_pending(const Client* c) noexcept nogil:
     return c.queued - load_relaxed(&c.sent)
 
 cdef struct Watch:
-    Watch* next             # same subject
+    Watch* next             # same subject: one or two, of which the table holds the first
     Account* account
     Span subject            # owned
     Span group              # owned
@@ -351,14 +356,13 @@ cdef struct Account:
     # Its subjects, what its streams hold and what its clients moved. The control plane has a handle; what goes there names
     # the account by its id, which no other account gets again.
     Engine* engine
-    Account* next           # the engine's, in the order in which they were made; of an ended one, of what gc frees
-    Account* prev
+    ListNode node           # the engine's, in the order in which they were made; of an ended one, of what gc frees
     uint32_t id
     uint32_t refs           # handles, clients, and the server's own subscriptions and watches
     bint closed             # nobody finds it any more
     Span name               # owned
     Sublist* subs
-    Sub* served             # subscriptions that end with it: of the control plane's
+    List served             # Subs that end with it: of the control plane's
     StrMap watches          # subject -> Watch*
     StrMap early            # subject -> Sub*: what answers requests before the control plane has them
     Usage memory            # what its streams hold, by the kind of storage
@@ -378,6 +382,10 @@ cdef struct Account:
     int64_t max_subscriptions
     int64_t max_payload
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes
+
+# The next of the engine's accounts on this way.
+cdef inline Account* account_step(ListWalk* all) noexcept nogil:
+    return <Account*>list_owner(list_step(all), &(<Account*>NULL).node)
 
 # ---- imports: what passes from one account to another ------------------------------------------------
 
@@ -399,8 +407,7 @@ cdef struct ServiceImport:
     bint share              # the service is told in detail who asks
     Span latency            # where reports go; empty: nobody wants them
     int sampling            # requests of a hundred that are reported; 0: those whose headers ask for it
-    Response* first         # waiting, by time
-    Response* last
+    List waiting            # Responses, by time
     uint32_t n
     Timer timer
 
@@ -425,8 +432,7 @@ cdef struct Response:
     Response* same          # in the same bucket
     Response** same_from    # what points to it there
     int64_t since           # mono
-    Response* next          # its import's, by time
-    Response* prev
+    ListNode node           # its import's, by time
     # of a request that is measured
     Bytes report            # who asked, in JSON, then the header block that asked for it; empty: it is not
     uint32_t n_requestor
@@ -503,12 +509,11 @@ cdef struct Engine:
     Env env
     EngineLimits limits
     EngineStats stats
-    Account* first_account
-    Account* last_account
+    List accounts
     StrMap by_name          # those that are open
     uint32_t next_account
-    Account* ended          # closed, and nobody refers to them: gc frees them
-    Sublist* waiting        # sublists that gc has something to do for
+    List ended              # Accounts that are closed, and nobody refers to them: gc frees them
+    List waiting            # sublists that gc has something to do for
     Inbox inbox
     uint32_t depth          # nested routes under way
     Draft mapped            # the subject that a client's message goes to

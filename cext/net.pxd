@@ -2,7 +2,9 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport KIND_LEAF, Bytes, List, Span, Task, Timer, TimerHeap, U64Map, span_c
+from jsserver.cext.bytes cimport (
+    KIND_LEAF, Bytes, List, ListNode, ListWalk, Span, Task, Timer, TimerHeap, U64Map, list_owner, list_step, span_c,
+)
 from jsserver.cext.core cimport (
     CLOSE_THROTTLED, Account, Ahead, Chunk, Client, ClientOptions, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist,
 )
@@ -165,7 +167,7 @@ cdef struct Rest:
     int stalled             # FOR_RECEIVER | FOR_ANSWERS | FOR_ROOM
     bint alone              # FOR_ANSWERS until all of its requests are answered
     bint tiring             # it is to rest for room when its input of this turn is worked through
-    Conn* next              # while FOR_ROOM
+    ListNode node           # of net.resting, while FOR_ROOM
     Timer timer
     Task resume
     uint32_t stalls_left
@@ -174,8 +176,7 @@ cdef struct Rest:
 cdef struct Input:
     # The way in.
     bint more               # its transport has bytes to read that no event tells of
-    bint again              # linked in reactor.again
-    Conn* next_again
+    ListNode again          # of reactor.again
     uint8_t* left           # kept for later: an incomplete operation, or all of it while paused
     size_t n_left
     size_t cap_left
@@ -224,8 +225,7 @@ cdef struct Conn:
     Client base             # first: a Client* of ours is a Conn*
     Head head
     Reactor* reactor
-    Conn* next
-    Conn* prev
+    ListNode node           # the net's
     const Transport* transport
     void* link              # the transport's own
     Ws* ws                  # frames around its bytes; NULL: none
@@ -342,7 +342,7 @@ cdef struct ClientConn:
 cdef struct Listener:
     Head head
     Reactor* reactor
-    Listener* next
+    ListNode node           # its reactor's
     int fd                  # -1: closed, freed at the end of the turn
     bint paused             # the process is out of descriptors for a moment
     Timer timer
@@ -409,7 +409,7 @@ cdef struct Reactor:
     Conn* flushing          # have something to write
     Conn* settling          # were written to, which has consequences
     Conn* ending            # closed, with last words to write; then to be freed
-    Conn* again             # are to be read without an event
+    List again              # Conns that are to be read without an event
     uint8_t* packed         # PACKED_SIZE, what comes to be unpacked; NULL until then
     z_stream* inflater      # one that is not in use; NULL: none
     isal_zstream* deflater  # with what it works in behind it; NULL until the first use
@@ -422,8 +422,8 @@ cdef struct Reactor:
     List tasks
     uint32_t n_conns
     int64_t sleeps_until    # mono: when it looks for work by itself; 0: it is about to
-    Listener* listeners
-    Listener* closed_listeners
+    List listeners
+    List closed_listeners
 
 cdef struct NetLimits:
     int64_t ping_interval   # ns between PINGs to a connection
@@ -437,17 +437,21 @@ cdef struct Net:
     Reactor* reactors       # the first one accepts, and is answerable for the engine's own timers and tasks
     uint32_t n_reactors
     bint stopping
-    Conn* conns
+    List conns
     uint32_t n_conns
     uint32_t n_coming       # connections that are not known yet
     U64Map by_cid
     uint64_t next_cid
-    Conn* resting           # chain by next_resting
+    List resting            # Conns that rest until a receiver has room
     Terms[KIND_LEAF + 1] terms      # by kind
     Terms websocket         # of clients that come through WebSocket
     char[REASONS_MAX][REASON_MAX] reasons   # texts of CloseReason, in last frames
     NetLimits limits
     Account* default_account
+
+# The next of a net's connections on this way.
+cdef inline Conn* conn_step(ListWalk* all) noexcept nogil:
+    return <Conn*>list_owner(list_step(all), &(<Conn*>NULL).node)
 
 cdef Transport plain_transport      # a socket as it is
 cdef int plain_establish(Conn* c) noexcept nogil

@@ -30,12 +30,7 @@ cdef Account* account_open(Engine* e, Span name) noexcept nogil:
     a.id = e.next_account
     e.next_account += 1
     a.refs = 1
-    a.prev = e.last_account
-    if e.last_account != NULL:
-        e.last_account.next = a
-    else:
-        e.first_account = a
-    e.last_account = a
+    list_push_back(&e.accounts, &a.node)
     return a
 
 
@@ -53,16 +48,8 @@ cdef void account_release(Account* a) noexcept nogil:
 cdef void account_end(Account* a) noexcept nogil:
     # A delivery under way may still name it: gc frees it.
     cdef Engine* e = a.engine
-    if a.prev != NULL:
-        a.prev.next = a.next
-    else:
-        e.first_account = a.next
-    if a.next != NULL:
-        a.next.prev = a.prev
-    else:
-        e.last_account = a.prev
-    a.next = e.ended
-    e.ended = a
+    list_remove(&a.node)
+    list_push_back(&e.ended, &a.node)
 
 
 cdef void account_free(Account* a) noexcept nogil:
@@ -75,8 +62,9 @@ cdef void account_free(Account* a) noexcept nogil:
 
 
 cdef void accounts_gc(Engine* e) noexcept nogil:
-    cdef Account* a
-    while e.ended != NULL:
-        a = e.ended
-        e.ended = a.next
+    cdef ListWalk all = list_walk(&e.ended)
+    cdef Account* a = account_step(&all)
+    while a != NULL:
+        list_remove(&a.node)
         account_free(a)
+        a = account_step(&all)

@@ -189,7 +189,7 @@ cdef int service_reply(Engine* e, Client* src, Account* at, const Msg* m) noexce
     draft_free(&subject)
     r = response_find(e, id) if not is_last else NULL
     if r != NULL and taken:
-        response_unlink(r)
+        list_remove(&r.node)
         response_append(r, e.env.mono)
     elif r != NULL:
         response_free(e, r)

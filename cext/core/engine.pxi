@@ -71,13 +71,18 @@ cdef void engine_free(Engine* e) noexcept nogil:
 
 cdef void accounts_free(Engine* e) noexcept nogil:
     # All of them, whoever refers to them.
-    cdef Account* a = e.first_account
-    while a != NULL:
-        account_unlink(a)
-        a = a.next
+    cdef ListNode* at = list_first(&e.accounts)
+    cdef ListWalk rest
+    cdef Account* a
+    while at != NULL:
+        account_unlink(<Account*>list_owner(at, &(<Account*>NULL).node))    # others may end with that
+        at = list_next(&e.accounts, at)
     accounts_gc(e)
-    while e.first_account != NULL:
-        account_end(e.first_account)
+    rest = list_walk(&e.accounts)
+    a = account_step(&rest)
+    while a != NULL:
+        account_end(a)
+        a = account_step(&rest)
     accounts_gc(e)
     strmap_free(&e.by_name)
 
@@ -90,8 +95,8 @@ cdef void account_close(Account* a) noexcept nogil:
     strmap_del(&a.engine.by_name, a.name)
     a.closed = True
     account_unlink(a)
-    while a.served != NULL:
-        s = a.served
-        a.served = s.next
+    s = sub_at(list_pop(&a.served))
+    while s != NULL:
         own_unsubscribe(s)
+        s = sub_at(list_pop(&a.served))
     account_release(a)

@@ -116,10 +116,10 @@ cdef void replies_go_on(Account* a, ServiceImport* services, const Span* subject
     cdef ServiceImport* s
     cdef const Span* local
     while before != NULL:
-        s = services if before.first != NULL and before.sub != NULL else NULL
+        s = services if not list_empty(&before.waiting) and before.sub != NULL else NULL
         local = subjects
         while s != NULL:
-            if (s.to == before.to and s.first == NULL and s.respond == before.respond
+            if (s.to == before.to and list_empty(&s.waiting) and s.respond == before.respond
                     and span_eq(local[0], before.sub.subject) and span_eq(s.subject, before.subject)):
                 responses_adopt(a.engine, s, before)
                 break

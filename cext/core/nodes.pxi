@@ -77,10 +77,10 @@ cdef struct Sublist:
     uint64_t removes
     uint64_t matches
     uint64_t hits
-    Sub* removed                # by next; freed by gc
+    List removed                # Subs; freed by gc
     bint garbage                # gc has something to do
-    Sublist** waiting           # of its owner: sublists that gc has something to do for; NULL: nobody collects them
-    Sublist* next_waiting
+    List* waiting               # of its owner: sublists that gc has something to do for; NULL: nobody collects them
+    ListNode node               # of these
     Finder finder
 
 
@@ -197,5 +197,4 @@ cdef inline void has_garbage(Sublist* l) noexcept nogil:
         return
     l.garbage = True
     if l.waiting != NULL:
-        l.next_waiting = l.waiting[0]
-        l.waiting[0] = l
+        list_push_front(l.waiting, &l.node)

@@ -101,10 +101,8 @@ cdef inline void client_share(Client* c, Payload* p) noexcept nogil:
 # ---- writing
 
 cdef inline void client_mark_dirty(Client* c) noexcept nogil:
-    if not c.dirty:
-        c.dirty = True
-        c.next_dirty = c.work.dirty
-        c.work.dirty = c
+    if not list_linked(&c.dirty):
+        list_push_front(&c.work.dirty, &c.dirty)
 
 
 cdef inline bint client_begins(const Client* c) noexcept nogil:

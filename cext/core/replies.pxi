@@ -93,29 +93,18 @@ cdef int responses_grow(Engine* e) noexcept nogil:
     return 0
 
 
+cdef inline Response* response_at(const ListNode* n) noexcept nogil:
+    return <Response*>list_owner(n, &(<Response*>NULL).node)
+
+
+cdef inline Response* first_waiting(const ServiceImport* of) noexcept nogil:
+    return response_at(list_first(&of.waiting))
+
+
 cdef void response_append(Response* r, int64_t now) noexcept nogil:
     # The last of its import's to run out.
-    cdef ServiceImport* of = r.of
     r.since = now
-    r.next = NULL
-    r.prev = of.last
-    if of.last != NULL:
-        of.last.next = r
-    else:
-        of.first = r
-    of.last = r
-
-
-cdef void response_unlink(Response* r) noexcept nogil:
-    cdef ServiceImport* of = r.of
-    if r.prev != NULL:
-        r.prev.next = r.next
-    else:
-        of.first = r.next
-    if r.next != NULL:
-        r.next.prev = r.prev
-    else:
-        of.last = r.prev
+    list_push_back(&r.of.waiting, &r.node)
 
 
 cdef void response_free(Engine* e, Response* r) noexcept nogil:
@@ -123,7 +112,7 @@ cdef void response_free(Engine* e, Response* r) noexcept nogil:
     if r.same != NULL:
         r.same.same_from = r.same_from
     u64map_del(&e.responses.by_id, r.id)
-    response_unlink(r)
+    list_remove(&r.node)
     r.of.n -= 1
     r.at.replies.n_answering -= 1
     r.to.replies.n_awaiting -= 1
@@ -133,20 +122,21 @@ cdef void response_free(Engine* e, Response* r) noexcept nogil:
 
 cdef void responses_free(Engine* e, ServiceImport* of) noexcept nogil:
     timer_cancel(&e.env.timers, &of.timer)
-    while of.first != NULL:
-        response_free(e, of.first)
+    while not list_empty(&of.waiting):
+        response_free(e, first_waiting(of))
 
 
 cdef void responses_adopt(Engine* e, ServiceImport* of, ServiceImport* before) noexcept nogil:
     # Whoever waits for replies by an import that takes the place of another waits on.
-    cdef Response* r = before.first
+    cdef ListWalk all
+    cdef Response* r
     timer_cancel(&e.env.timers, &before.timer)
-    of.first = before.first
-    of.last = before.last
+    list_take(&of.waiting, &before.waiting)
     of.n = before.n
-    before.first = before.last = NULL
     before.n = 0
+    all = list_walk(&of.waiting)
+    r = response_at(list_step(&all))
     while r != NULL:
         r.of = of
-        r = r.next
-    timer_set(&e.env.timers, &of.timer, of.first.since + of.threshold)
+        r = response_at(list_step(&all))
+    timer_set(&e.env.timers, &of.timer, first_waiting(of).since + of.threshold)

@@ -40,7 +40,7 @@ cdef Response* response_new(ServiceImport* of, Account* at, Account* to, Span re
         return NULL
     if of.n >= RESPONSES_MAX:
         note_forgotten(of)
-        response_end(e, of.first, REPORT_UNAVAILABLE)
+        response_end(e, first_waiting(of), REPORT_UNAVAILABLE)
     r = <Response*>calloc(1, sizeof(Response) + reply.n)
     if r == NULL:
         return NULL
@@ -88,13 +88,15 @@ cdef void response_end(Engine* e, Response* r, int status) noexcept nogil:
 cdef void responses_expire(Timer* t, int64_t now) noexcept nogil:
     cdef ServiceImport* of = <ServiceImport*>t.owner
     cdef Engine* e = of.account.engine
+    cdef Response* r = first_waiting(of)
     cdef uint32_t i
     for i in range(SWEEP_PIECE):
-        if of.first == NULL or now - of.first.since < of.threshold:
+        if r == NULL or now - r.since < of.threshold:
             break
-        response_end(e, of.first, REPORT_TIMEOUT)
-    if of.first != NULL:
-        timer_set(&e.env.timers, t, max(of.first.since + of.threshold, now + 1000000))
+        response_end(e, r, REPORT_TIMEOUT)
+        r = first_waiting(of)
+    if r != NULL:
+        timer_set(&e.env.timers, t, max(r.since + of.threshold, now + 1000000))
 
 
 cdef void note_forgotten(ServiceImport* of) noexcept nogil:
@@ -158,17 +160,19 @@ cdef void responses_sweep(Timer* t, int64_t now) noexcept nogil:
     # A piece of the table at a time, until all of it was looked through.
     cdef Engine* e = <Engine*>t.owner
     cdef Responses* all = &e.responses
+    cdef ListWalk accounts
     cdef Account* a
     cdef Response* r
     cdef Response* after
     cdef Response* awaited
     cdef uint32_t looked = 0
     if all.sweep_at == 0:
-        a = e.first_account
+        accounts = list_walk(&e.accounts)
+        a = account_step(&accounts)
         while a != NULL:
             a.replies.swept = a.replies.sweep
             a.replies.sweep = False
-            a = a.next
+            a = account_step(&accounts)
     while all.sweep_at < all.n_buckets and looked < SWEEP_PIECE:
         r = all.buckets[all.sweep_at]
         awaited = NULL          # many may wait for one reply subject
@@ -190,9 +194,10 @@ cdef void responses_sweep(Timer* t, int64_t now) noexcept nogil:
         return
     all.sweep_at = 0
     all.sweep_again = now + SWEEP_AGAIN_NS
-    a = e.first_account
+    accounts = list_walk(&e.accounts)
+    a = account_step(&accounts)
     while a != NULL:
         if a.replies.sweep:
             timer_set(&e.env.timers, t, all.sweep_again)
             return
-        a = a.next
+        a = account_step(&accounts)

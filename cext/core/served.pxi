@@ -24,6 +24,7 @@ cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void
 
 cdef void own_unsubscribe(Sub* s) noexcept nogil:
     cdef Account* a = <Account*>s.account
+    list_drop(&s.node)                                      # of what its account serves
     if s.hears & ANSWERS:
         if strmap_get(&a.early, s.subject) == s:        # else another one has taken its place
             strmap_del(&a.early, s.subject)
@@ -43,19 +44,15 @@ cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noex
         return NULL
     s = own_subscribe(a, subject, hears, fn, a)
     if s != NULL:
-        s.next = a.served
-        a.served = s
+        list_push_front(&a.served, &s.node)
     return s
 
 
 cdef void account_stop_serving(Account* a, Span subject) noexcept nogil:
     # Ends the latest account_serve of this subject.
-    cdef Sub** at = &a.served
-    cdef Sub* s
-    while at[0] != NULL:
-        s = at[0]
-        if span_eq(s.subject, subject):
-            at[0] = s.next
-            own_unsubscribe(s)
-            return
-        at = &s.next
+    cdef ListWalk all = list_walk(&a.served)
+    cdef Sub* s = sub_at(list_step(&all))
+    while s != NULL and not span_eq(s.subject, subject):
+        s = sub_at(list_step(&all))
+    if s != NULL:
+        own_unsubscribe(s)

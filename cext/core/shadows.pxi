@@ -40,7 +40,7 @@ cdef void shadow_add(Sub* s, StreamImport* of, Span subject) noexcept nogil:
     if sublist_insert(of.to.subs, shadow) != 0:
         sub_free(shadow)
         return
-    shadow.next = s.shadow
+    shadow.next_shadow = s.shadow
     s.shadow = shadow
     watch_changed(of.to, shadow, 1)
 
@@ -69,6 +69,6 @@ cdef void shadows_drop(Sub* s) noexcept nogil:
     cdef Sub* shadow
     while s.shadow != NULL:
         shadow = s.shadow
-        s.shadow = shadow.next
+        s.shadow = shadow.next_shadow
         sublist_remove((<Account*>shadow.account).subs, shadow)
         watch_changed(<Account*>shadow.account, shadow, -1)

@@ -71,7 +71,7 @@ cdef void queue_leave(Sublist* l, QueueName* q, Span name) noexcept nogil:
 
 # ---- insert and remove ---------------------------------------------------------------------------------
 
-cdef Sublist* sublist_new(Sublist** waiting) noexcept nogil:
+cdef Sublist* sublist_new(List* waiting) noexcept nogil:
     cdef Sublist* made = <Sublist*>calloc(1, sizeof(Sublist))
     if made != NULL:
         made.waiting = waiting
@@ -115,8 +115,7 @@ cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil:
         s.group = NULL
     s.home = NULL
     s.closed = True
-    s.next = l.removed
-    l.removed = s
+    list_push_front(&l.removed, &s.node)
     has_garbage(l)
     l.n_subs -= 1
     l.removes += 1
@@ -131,63 +130,51 @@ cdef inline void sublist_changed(Sublist* l, const Sub* s, bint wild) noexcept n
         cache_drop(l, s.subject, s.hash)
 
 
-cdef void subs_free(Sub* s) noexcept nogil:
-    cdef Sub* after
+cdef void subs_free(List* subs) noexcept nogil:
+    cdef Sub* s = sub_at(list_pop(subs))
     while s != NULL:
-        after = s.next
         free(s)
-        s = after
+        s = sub_at(list_pop(subs))
 
 
 cdef void sublist_gc(Sublist* l) noexcept nogil:
     if not l.garbage:
         return
     l.garbage = False
-    subs_free(l.removed)
-    l.removed = NULL
+    subs_free(&l.removed)
     finder_gc(l)
 
 
-cdef void sublists_gc(Sublist** waiting) noexcept nogil:
-    cdef Sublist* first
-    while waiting[0] != NULL:
-        first = waiting[0]
-        waiting[0] = first.next_waiting
-        sublist_gc(first)
+cdef void sublists_gc(List* waiting) noexcept nogil:
+    while not list_empty(waiting):
+        sublist_gc(<Sublist*>list_owner(list_pop(waiting), &(<Sublist*>NULL).node))
 
 
 cdef void sub_remove_each(void* ctx, Sub* s) noexcept nogil:
     # Links all, for sublist_free: removing one by one would walk the structure while it changes.
-    s.next = (<Sublist*>ctx).removed
-    (<Sublist*>ctx).removed = s
+    list_drop(&s.node)              # its client's, which is gone
+    list_push_front(<List*>ctx, &s.node)
 
 
 cdef void stop_waiting(Sublist* l) noexcept nogil:
     # Its owner's list does not name it any more, nor will it.
-    cdef Sublist** at = l.waiting
-    while l.garbage and at != NULL and at[0] != NULL:
-        if at[0] == l:
-            at[0] = l.next_waiting
-            break
-        at = &at[0].next_waiting
+    list_drop(&l.node)
     l.waiting = NULL
 
 
 cdef void sublist_free(Sublist* l) noexcept nogil:
+    cdef List all
     cdef Sub* s
-    cdef Sub* after
     if l == NULL:
         return
     stop_waiting(l)
-    subs_free(l.removed)
-    l.removed = NULL
-    sublist_each(l, sub_remove_each, l)
-    s = l.removed
-    l.removed = NULL
+    subs_free(&l.removed)
+    memset(&all, 0, sizeof(List))
+    sublist_each(l, sub_remove_each, &all)
+    s = sub_at(list_pop(&all))
     while s != NULL:
-        after = s.next
         sublist_remove(l, s)
-        s = after
+        s = sub_at(list_pop(&all))
     sublist_gc(l)
     finder_free(l)
     free(l)

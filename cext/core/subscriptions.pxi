@@ -8,12 +8,7 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
     cdef Account* a = <Account*>s.account
     if s.closed:
         return
-    if s.prev != NULL:
-        s.prev.next = s.next
-    else:
-        c.first_sub = s.next
-    if s.next != NULL:
-        s.next.prev = s.prev
+    list_remove(&s.node)
     c.n_subs -= 1
     if c.engine.trace:
         trace_line(c, TRACE_SUB, b"DELSUB", s.sid)
@@ -27,8 +22,8 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
 
 
 cdef void client_drop_subs(Client* c) noexcept nogil:
-    while c.first_sub != NULL:
-        sub_drop(c, c.first_sub)
+    while not list_empty(&c.own_subs):
+        sub_drop(c, sub_at(list_first(&c.own_subs)))
 
 
 cdef uint32_t count_tokens(Span s) noexcept nogil:
@@ -83,11 +78,7 @@ cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weig
             sub_free(s)
             client_close(c, CLOSE_WRITE_ERROR)
             return False
-        s.prev = NULL
-        s.next = c.first_sub
-        if c.first_sub != NULL:
-            c.first_sub.prev = s
-        c.first_sub = s
+        list_push_front(&c.own_subs, &s.node)
         c.n_subs += 1
         if c.account.streams != NULL:
             shadows_add(c.account, s)
@@ -108,8 +99,8 @@ cdef void sub_end(Client* c, Span sid, uint64_t max) noexcept nogil:
 
 cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil:
     # What it may do from now on. Subscriptions that it may not have any more end, and it hears of each.
-    cdef Sub* s = c.first_sub
-    cdef Sub* after
+    cdef ListWalk all = list_walk(&c.own_subs)
+    cdef Sub* s = sub_at(list_step(&all))
     cdef uint8_t text[SID_QUOTED_MAX + 8]
     cdef size_t n
     if perms != NULL:
@@ -117,7 +108,6 @@ cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil:
     perms_release(c.perms)
     c.perms = perms
     while s != NULL:
-        after = s.next
         s.filtered = perms != NULL and perms_must_filter(perms, s.subject, s.queue)
         if perms != NULL and not perms_can_subscribe(perms, s.subject, s.queue):
             memcpy(text, b" (sid ", 6)
@@ -125,4 +115,4 @@ cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil:
             memcpy(text + n, b")", 2)
             violation(c, b"Subscription to", s.subject, s.queue, s.sid, <const char*>text)
             sub_drop(c, s)
-        s = after
+        s = sub_at(list_step(&all))

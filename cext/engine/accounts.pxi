@@ -69,17 +69,19 @@ cdef class AccountHandle:
 
     def close(self):
         """Ends the account: its clients are cut and its name is free again. After its streams were closed."""
+        cdef ListWalk conns
         cdef Conn* c
         cdef bint open
         with nogil:
             open = self.plane.enter()
             if open:
                 account_close(self.a)
-                c = self.plane.m.net.conns
+                conns = list_walk(&self.plane.m.net.conns)
+                c = conn_step(&conns)
                 while c != NULL:
                     if c.base.account == self.a:
                         client_close(&c.base, CLOSE_MISSING_ACCOUNT)
-                    c = c.next
+                    c = conn_step(&conns)
             self.plane.leave()
         self.plane.check(open)
 

@@ -64,9 +64,10 @@ cdef void sub_found(void* search, Sub* s) noexcept nogil:
 cdef bint subs_find(Engine* e, SubSearch* w) noexcept nogil:
     # A piece; whether that was the last one. Accounts stand in the order of their ids, which none gets again.
     cdef int64_t room = SUBS_PIECE
-    cdef Account* a = w.only if w.only != NULL else e.first_account
+    cdef ListWalk accounts = list_walk(&e.accounts)
+    cdef Account* a = w.only if w.only != NULL else account_step(&accounts)
     while a != NULL and w.only == NULL and a.id < w.account:
-        a = a.next
+        a = account_step(&accounts)
     while a != NULL:
         if a.id != w.account:
             memset(&w.cursor, 0, sizeof(SubCursor))
@@ -78,5 +79,5 @@ cdef bint subs_find(Engine* e, SubSearch* w) noexcept nogil:
         memset(&w.cursor, 0, sizeof(SubCursor))
         w.account = a.id + 1
         room -= 1
-        a = a.next
+        a = account_step(&accounts)
     return True

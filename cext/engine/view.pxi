@@ -54,6 +54,7 @@ cdef class PlaneView(EnvBox):
         cdef uint32_t n
         cdef uint64_t subs = 0
         cdef uint32_t active = 0
+        cdef ListWalk accounts
         cdef Account* a
         cdef SublistStats l
         cdef bint open
@@ -61,12 +62,13 @@ cdef class PlaneView(EnvBox):
             open = self.enter()
             s = e.stats
             n = self.m.net.n_conns
-            a = e.first_account if open else NULL
+            accounts = list_walk(&e.accounts)
+            a = account_step(&accounts) if open else NULL
             while a != NULL:
                 sublist_stats(a.subs, &l)
                 subs += l.subs
                 active += a.members > 0
-                a = a.next
+                a = account_step(&accounts)
             env_unlock(&e.env)
         self.check(open)
         return {
@@ -82,6 +84,7 @@ cdef class PlaneView(EnvBox):
         is when its turn comes."""
         cdef Inbox box
         cdef Bytes cids
+        cdef ListWalk conns
         cdef Account* only = account.a if account is not None else NULL
         cdef Conn* c
         cdef uint64_t at = 0, end
@@ -91,10 +94,11 @@ cdef class PlaneView(EnvBox):
         memset(&cids, 0, sizeof(cids))
         with nogil:
             open = self.enter()
-            c = self.m.net.conns if open else NULL
+            conns = list_walk(&self.m.net.conns)
+            c = conn_step(&conns) if open else NULL
             while c != NULL and rc == 0:
                 rc = bytes_add(&cids, &c.base.cid, sizeof(uint64_t))
-                c = c.next
+                c = conn_step(&conns)
             env_unlock(&self.m.engine.env)
         try:
             self.check(open)

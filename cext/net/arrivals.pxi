@@ -36,8 +36,7 @@ cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protoco
     s.protocol = protocol
     s.transport = transport
     timer_init(&s.timer, listener_resume, s)
-    s.next = r.listeners
-    r.listeners = s
+    list_push_front(&r.listeners, &s.node)
     listener_arm(s)
     return s
 
@@ -52,26 +51,25 @@ cdef void listener_secure(Listener* s, Security* security, bint proxied) noexcep
     s.proxied = proxied
 
 
+cdef inline Listener* listener_at(const ListNode* n) noexcept nogil:
+    return <Listener*>list_owner(n, &(<Listener*>NULL).node)
+
+
 cdef void listener_close(Listener* s) noexcept nogil:
     # Nothing more is accepted; an event of the turn under way may still name it.
     cdef Reactor* r = s.reactor
-    cdef Listener** at = &r.listeners
-    while at[0] != s:
-        at = &at[0].next
-    at[0] = s.next
+    list_remove(&s.node)
     if not s.paused:
         epoll_ctl(r.epoll, EPOLL_CTL_DEL, s.fd, NULL)
     timer_cancel(&r.timers, &s.timer)
     s.fd = -1
-    s.next = r.closed_listeners
-    r.closed_listeners = s
+    list_push_front(&r.closed_listeners, &s.node)
 
 
 cdef void listeners_bury(Reactor* r) noexcept nogil:
     cdef Listener* s
-    while r.closed_listeners != NULL:
-        s = r.closed_listeners
-        r.closed_listeners = s.next
+    while not list_empty(&r.closed_listeners):
+        s = listener_at(list_pop(&r.closed_listeners))
         listener_secure(s, NULL, False)
         free(s)
 

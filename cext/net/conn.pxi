@@ -88,10 +88,7 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
         u64map_del(&net.by_cid, c.base.cid)
         conn_drop(c)
         return -1
-    c.next = net.conns
-    if net.conns != NULL:
-        net.conns.prev = c
-    net.conns = c
+    list_push_front(&net.conns, &c.node)
     net.n_coming += 1
     c.reactor.n_conns += 1
     if c.ws == NULL:
@@ -145,30 +142,6 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 
-cdef void forget_dirty(Client* c) noexcept nogil:
-    cdef Client** at = &c.work.dirty
-    if not c.dirty:
-        return
-    while at[0] != NULL:
-        if at[0] == c:
-            at[0] = c.next_dirty
-            break
-        at = &at[0].next_dirty
-    c.dirty = False
-
-
-cdef void forget_again(Conn* c) noexcept nogil:
-    cdef Conn** at = &c.reactor.again
-    if not c.input.again:
-        return
-    while at[0] != NULL:
-        if at[0] == c:
-            at[0] = c.input.next_again
-            break
-        at = &at[0].input.next_again
-    c.input.again = False
-
-
 cdef void conn_finish(Conn* c) noexcept nogil:
     # It is closing: nothing more happens to it but that its last words are written and it ends, without the engine lock.
     cdef Reactor* r = c.reactor
@@ -181,8 +154,8 @@ cdef void conn_finish(Conn* c) noexcept nogil:
     task_cancel(&c.coming.judged)
     if c.ws != NULL:
         task_cancel(&c.ws.answered)
-    forget_dirty(&c.base)
-    forget_again(c)
+    list_drop(&c.base.dirty)
+    list_drop(&c.input.again)
     forget_resting(c)
     conn_take(c)
     c.ending = (ENDS_AT_ONCE if reason == CLOSE_SLOW_PENDING or reason == CLOSE_SLOW_DEADLINE or reason == CLOSE_WRITE_ERROR
@@ -209,12 +182,7 @@ cdef void conn_free(Conn* c) noexcept nogil:
         net.n_conns -= 1
     else:
         net.n_coming -= 1
-    if c.prev != NULL:
-        c.prev.next = c.next
-    else:
-        net.conns = c.next
-    if c.next != NULL:
-        c.next.prev = c.prev
+    list_remove(&c.node)
     c.reactor.n_conns -= 1
     u64map_del(&net.by_cid, c.base.cid)
     while c.output.head != NULL:

@@ -18,7 +18,7 @@ cdef void read_clocks(Engine* e) noexcept nogil:
     e.env.mono = clock_ns(CLOCK_MONOTONIC)
 
 
-cdef int receive(Reactor* r, epoll_event* events, int n, int at, Conn** rest) noexcept nogil:
+cdef int receive(Reactor* r, epoll_event* events, int n, int at, List* rest) noexcept nogil:
     # Without the lock: reads for the events from `at` on, as many as fit into the buffer; returns where it stopped. After them
     # come the connections that are read without an event: no step has both, so none reads a connection twice.
     cdef Arrival* a
@@ -27,10 +27,8 @@ cdef int receive(Reactor* r, epoll_event* events, int n, int at, Conn** rest) no
     r.n_arrivals = 0
     r.n_ahead = 0
     if at == n:
-        while rest[0] != NULL and used < READ_SIZE and r.n_arrivals < EVENTS_MAX:
-            c = rest[0]
-            rest[0] = c.input.next_again
-            c.input.again = False
+        while not list_empty(rest) and used < READ_SIZE and r.n_arrivals < EVENTS_MAX:
+            c = <Conn*>list_owner(list_pop(rest), &(<Conn*>NULL).input.again)
             a = &r.arrivals[r.n_arrivals]
             a.head = &c.head
             a.events = EPOLLIN
@@ -115,10 +113,8 @@ cdef void take_arrivals(Reactor* r) noexcept nogil:
 cdef void take_dirty(Reactor* r) noexcept nogil:
     # A connection that could not take everything is written to when it can again.
     cdef Client* c
-    while r.work.dirty != NULL:
-        c = r.work.dirty
-        r.work.dirty = c.next_dirty
-        c.dirty = False
+    while not list_empty(&r.work.dirty):
+        c = <Client*>list_owner(list_pop(&r.work.dirty), &(<Client*>NULL).dirty)
         if not c.closing and not (<Conn*>c).wants.writing:
             conn_flush_soon(<Conn*>c)
 
@@ -147,7 +143,7 @@ cdef void write_out(Reactor* r) noexcept nogil:
 
 
 cdef bint is_settled(const Reactor* r) noexcept nogil:
-    return r.settling == NULL and r.ending == NULL and r.again == NULL and r.n_written < WRITTEN_MAX
+    return r.settling == NULL and r.ending == NULL and list_empty(&r.again) and r.n_written < WRITTEN_MAX
 
 
 # ---- who is awake, and whom others wake
@@ -155,7 +151,7 @@ cdef bint is_settled(const Reactor* r) noexcept nogil:
 cdef int64_t reactor_due(Reactor* r) noexcept nogil:
     # When it has something to do that no socket tells it of; 0: at once.
     cdef Env* env = &r.engine.env
-    if r.work.dirty != NULL or r.work.closing != NULL or not list_empty(&r.tasks):
+    if not list_empty(&r.work.dirty) or r.work.closing != NULL or not list_empty(&r.tasks):
         return 0
     if r != r.net.reactors:
         return timer_next(&r.timers)
@@ -227,12 +223,13 @@ cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
     cdef int at = 0, wait = 0
     cdef bint last = False
     cdef uint64_t called
-    cdef Conn* rest = r.again
-    r.again = NULL
+    cdef List rest
+    memset(&rest, 0, sizeof(List))
+    list_take(&rest, &r.again)
     r.coming_ns = 0
     while not last:
         at = receive(r, events, n, at, &rest)
-        last = at == n and rest == NULL
+        last = at == n and list_empty(&rest)
         env_lock(&r.engine.env)
         r.sleeps_until = 0
         read_clocks(r.engine)
@@ -326,22 +323,23 @@ cdef void net_stop(Net* net) noexcept nogil:
 
 cdef void net_free(Net* net) noexcept nogil:
     # After every reactor_run has returned: what is still connected is closed. What wakes reactors stays.
+    cdef ListWalk conns = list_walk(&net.conns)
     cdef Reactor* r
     cdef Conn* c
     cdef uint32_t i
     cdef int kind
-    c = net.conns
+    c = conn_step(&conns)
     while c != NULL:
         client_close(&c.base, CLOSE_SHUTDOWN)
-        c = c.next
+        c = conn_step(&conns)
     for i in range(net.n_reactors):
         r = &net.reactors[i]
         settle(r)
         take_closing(r)
         write_out(r)
         settle(r)
-        while r.listeners != NULL:
-            listener_close(r.listeners)
+        while not list_empty(&r.listeners):
+            listener_close(listener_at(list_first(&r.listeners)))
         listeners_bury(r)
         if r.epoll >= 0:
             close(r.epoll)

@@ -52,30 +52,23 @@ cdef void conn_rest(Conn* c) noexcept nogil:
     if conn_halted(c) or timer_set(&c.reactor.timers, &c.rest.timer, net.engine.env.mono + REST_NS) != 0:
         return
     c.rest.stalled |= FOR_ROOM
-    c.rest.next = net.resting
-    net.resting = c
+    list_push_front(&net.resting, &c.rest.node)
     conn_events(c)
 
 
 cdef void rests_over(Net* net) noexcept nogil:
     # A receiver has room again: those who rest go on in their reactors' next turn.
     cdef Conn* c
-    while net.resting != NULL:
-        c = net.resting
-        net.resting = c.rest.next
+    while not list_empty(&net.resting):
+        c = <Conn*>list_owner(list_pop(&net.resting), &(<Conn*>NULL).rest.node)
         c.rest.stalled &= ~FOR_ROOM
         timer_cancel(&c.reactor.timers, &c.rest.timer)
         task_post(&c.reactor.tasks, &c.rest.resume)
 
 
 cdef void forget_resting(Conn* c) noexcept nogil:
-    cdef Conn** at = &c.reactor.net.resting
-    if not c.rest.stalled & FOR_ROOM:
-        return
-    while at[0] != c:
-        at = &at[0].rest.next
-    at[0] = c.rest.next
-    c.rest.stalled &= ~FOR_ROOM
+    if list_drop(&c.rest.node):
+        c.rest.stalled &= ~FOR_ROOM
 
 
 cdef void conn_unpause(Conn* c) noexcept nogil:

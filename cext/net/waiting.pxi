@@ -13,7 +13,5 @@ cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil:
 
 cdef void conn_read_again(Conn* c) noexcept nogil:
     # Its reactor reads it again without an event.
-    if not c.input.again:
-        c.input.again = True
-        c.input.next_again = c.reactor.again
-        c.reactor.again = c
+    if not list_linked(&c.input.again):
+        list_push_front(&c.reactor.again, &c.input.again)

@@ -510,7 +510,7 @@ cdef class PyReactor:
         # Turns of reactors for which others made work.
         cdef uint32_t i = 0
         while i < self.w.net.n_reactors:
-            if (self.w.net.reactors[i].work.dirty != NULL or self.w.net.reactors[i].work.closing != NULL
+            if (not list_empty(&self.w.net.reactors[i].work.dirty) or self.w.net.reactors[i].work.closing != NULL
                     or not list_empty(&self.w.net.reactors[i].tasks)):
                 self.take_turns(i, NULL, 0)
                 i = 0
