@@ -1,6 +1,5 @@
 """A file that only takes up room, given up when the disk is full for what must still be written."""
 
-import contextlib
 import os
 
 SIZE = 1 << 20
@@ -19,8 +18,13 @@ class Ballast:
             os.posix_fallocate(fd, 0, SIZE)
             os.fsync(fd)
         except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(self.path)
+            self._remove()
             raise
         finally:
             os.close(fd)
+
+    def _remove(self) -> None:
+        try:
+            os.unlink(self.path)
+        except OSError:
+            return  # then it takes up some room

@@ -5,7 +5,6 @@ MAX_BACKLOG bytes, and written by a thread when there is room; beyond that lines
 counted. A reader that went away, or a full disk, costs the lines and nothing else.
 """
 
-import contextlib
 import os
 import select
 import stat
@@ -35,6 +34,15 @@ _CONTROLS = {
 } | {10: "\n\t"}
 """What is written instead of control characters: what others named must not look like a line of the
 log, nor command a terminal."""
+
+
+def _try(call: Callable[..., object], *arguments: object) -> None:
+    """Calls what may fail and costs nothing then."""
+    try:
+        call(*arguments)
+    except OSError:
+        return
+
 
 _Lines = Callable[[str, str], bytes]
 """Makes the bytes of a line of a level and a text."""
@@ -109,8 +117,7 @@ class _StreamSink:
         poll = select.poll()
         poll.register(self._fd, select.POLLOUT)
         while True:
-            with contextlib.suppress(OSError):
-                poll.poll(1000)
+            _try(poll.poll, 1000)
             with self._lock:
                 if self._drain(0):
                     self._draining = False
@@ -176,8 +183,7 @@ class _FileSink:
         try:
             fd = self._open()
         except LogError:
-            with contextlib.suppress(OSError):
-                os.rename(backup, self._path)
+            _try(os.rename, backup, self._path)
             self._limit *= 2
             return
         os.close(self._fd)
@@ -188,8 +194,10 @@ class _FileSink:
 
     def _append(self, level: str, text: str) -> None:
         line = self._lines(level, text)[:-1] + b"\r\n"
-        with contextlib.suppress(OSError):
+        try:
             self._size += os.write(self._fd, line)
+        except OSError:
+            return  # there is nowhere to tell it
 
     def _purge(self) -> None:
         """Removes the oldest backups, so that there are `files` files with the current one."""
@@ -207,9 +215,11 @@ class _FileSink:
             if entry.startswith(name) and stamp.fullmatch(entry[len(name) :])
         )
         for backup in backups[: max(0, len(backups) - (self._files - 1))]:
-            with contextlib.suppress(OSError):
+            try:
                 os.unlink(os.path.join(folder, backup))
-                self._append("INF", f'Purged log file "{backup}"')
+            except OSError:
+                continue  # the next rotation tries again
+            self._append("INF", f'Purged log file "{backup}"')
 
     def reopen(self) -> bool:
         with self._lock:
@@ -224,8 +234,11 @@ class _FileSink:
 
     def close(self, timeout: float) -> None:
         """Nothing is kept back: every line was written at once. What comes later is dropped."""
-        with self._lock, contextlib.suppress(OSError):
-            os.close(self._fd)
+        with self._lock:
+            try:
+                os.close(self._fd)
+            except OSError:
+                return  # it was closed before
             self._fd = -1
 
 

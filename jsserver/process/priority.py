@@ -8,14 +8,14 @@ all stay equal.
 """
 
 import os
-import struct
+import sys
 
 from jsserver.process import libc
 
 SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
 # struct sched_attr of sched_setattr(2): size, policy, flags, nice, priority, then runtime,
-# deadline and period in nanoseconds.
-SCHED_ATTR = struct.Struct("=IIQiIQQQ")
+# deadline and period in nanoseconds: so many bytes each.
+SCHED_ATTR = (4, 4, 8, 4, 4, 8, 8, 8)
 SLICE_NS = 100_000
 """The shortest turn that Linux grants (6.12 and later; before, the call changes nothing)."""
 
@@ -26,6 +26,10 @@ def ask_for_short_turns() -> None:
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return
     nice = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = SCHED_ATTR.pack(SCHED_ATTR.size, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
+    fields = (sum(SCHED_ATTR), os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
+    attributes = b"".join(
+        field.to_bytes(size, sys.byteorder, signed=field < 0)
+        for field, size in zip(fields, SCHED_ATTR, strict=True)
+    )
     # A refusal is no harm: the thread runs as it did.
     libc.call("syscall", number, 0, attributes, 0)
