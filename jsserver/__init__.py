@@ -14,6 +14,10 @@ NATS_VERSION = "2.14.5"
 API_LEVEL = 4
 
 
+class StartError(Exception):
+    """Why the server cannot start; told on a fatal log line."""
+
+
 def called_as_jsserver() -> bool:
     """Whether the program was started under its own name, not in nats-server's place."""
     return os.path.basename(sys.argv[0]) == "jsserver"

@@ -18,31 +18,29 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from jsserver import NATS_VERSION, TYPE_CHECKING, __version__, called_as_jsserver, commit
-from jsserver.access import info
+from jsserver import (
+    NATS_VERSION,
+    TYPE_CHECKING,
+    StartError,
+    __version__,
+    called_as_jsserver,
+    commit,
+)
 from jsserver.access.accounts import Accounts
 from jsserver.access.configured import Configured
-from jsserver.cext.engine import (
-    LISTEN_CLIENTS,
-    LISTEN_WEBSOCKET,
-    DataPlane,
-    ListenerConfig,
-    PlaneConfig,
-)
+from jsserver.access.info import InfoBuilder
+from jsserver.cext.engine import DataPlane, PlaneConfig
 from jsserver.config import ConfigError, advice
 from jsserver.config.options import Options
+from jsserver.listeners.listeners import Listeners
 from jsserver.process import priority
 from jsserver.process.logs import Logger
-from jsserver.process.sockets import bound_port, host_port, open_listener
 from jsserver.services.subjects import API, OBJECTS, SYSTEM, is_plain_subject, of_the_system_account
-from jsserver.text.goformat import failure, quote, split_address
+from jsserver.text.goformat import failure, quote
 from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, short_hash
 
 if TYPE_CHECKING:
-    import socket
-
-    from jsserver.access.secured import Certified, Secured, Staples
-    from jsserver.cext.tls import SecurityContext
+    from jsserver.access.secured import Secured
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
@@ -51,16 +49,11 @@ MOST_ASKED = 128
 """Requests of one connection that the control plane has, where its queues have room for as many:
 one connection alone fills none of them."""
 
-ANY_HOST = "0.0.0.0"
 FILES_MIN = 64
 """Open files without which there is no room for clients and streams."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGUSR2)
 """Those that the server takes; they wait until its event loop is there."""
-
-
-class StartError(Exception):
-    """Why the server cannot start; told on a fatal log line."""
 
 
 def explained(error: BaseException | None, message: str = "") -> str:
@@ -77,35 +70,6 @@ def explained(error: BaseException | None, message: str = "") -> str:
         place = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
     return f"Internal error: {error!r}{place}"
-
-
-def _terms(
-    options: Options,
-    info: tuple[bytes, bytes, bytes] | None,
-    *,
-    later_head: bytes = b"",
-    ping_interval: int = 0,
-    handshake_timeout: int = 0,
-) -> ListenerConfig:
-    """What holds for those who come by these options: whether they are looked at, whether one who
-    has not said so much as CONNECT is let in (never by a key, as in nats-server), and whether INFO
-    has a nonce.
-
-    Where nothing has to be proven whoever says nothing may stay until it would not have answered
-    the last PING.
-    """
-    named = options.no_auth_user in {user.name for user in options.users if user.name}
-    patience = options.ping_interval * (max(options.ping_max, 0) + 1)
-    return ListenerConfig(
-        handshake_timeout=handshake_timeout,
-        ping_interval=ping_interval,
-        auth_timeout=int(options.auth_timeout * 1e9) if options.auth_required else patience,
-        auth_required=options.asks_everybody,
-        no_auth_user=named or options.only_system_users or not options.auth_required,
-        nonce=options.signs_nonces,
-        info=info,
-        later_head=later_head,
-    )
 
 
 class Front:
@@ -129,8 +93,6 @@ class Front:
         self.name = options.server_name or self.id
         self.started = time.time_ns()
         self.plane = DataPlane(options.reactors)
-        self._clients = self.plane.listener(LISTEN_CLIENTS)
-        self._websockets = self.plane.listener(LISTEN_WEBSOCKET)
         self.accounts = Accounts(self.plane)
         self.plane.name_server(self.name.encode(), short_hash(self.name).encode())
         self.configured = Configured(self.accounts)
@@ -138,21 +100,8 @@ class Front:
         if options.system:
             self.accounts[options.system].become_system()
         self.storage = self._take_storage() if options.jetstream.enabled else None
-        self.port = 0
-        self.http_port = 0
-        self.websocket_port = 0
-        self.monitor: socket.socket | None = None
-        """Where monitoring is to be served."""
-        self.security: SecurityContext | None = None
-        """What clients' connections are secured by."""
-        self._through_websocket: SecurityContext | None = None
-        self.staples: Staples = {}
-        """Those of certificates that are secured with from now on."""
-        self.certificate_ends = ""
-        """When the certificate of clients' connections does, in RFC 3339; "" without TLS."""
-        self.websocket_certificate_ends = ""
-        self._listener: socket.socket | None = None
-        self._websocket_listener: socket.socket | None = None
+        builder = InfoBuilder(self.id, self.name, self.xkey, jetstream=self.storage is not None)
+        self.listeners = Listeners(options, self.plane, log, builder)
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
 
@@ -256,7 +205,7 @@ class Front:
         alone = (
             not o.asks_everybody
             and not (o.debug or o.trace)  # whose lines the control plane writes
-            and not self._responders_first
+            and not self.listeners.responders_first
             and (
                 self.storage is None
                 or not any(self.storage.holds_streams(name) for name in o.jetstream_accounts)
@@ -265,16 +214,6 @@ class Front:
         if alone:
             self.listen()
         return alone
-
-    @property
-    def _responders_first(self) -> bool:
-        """Whether no client can be served before somebody was asked about a certificate."""
-        blocks = [*filter(None, (self.options.tls, self.options.websocket.tls))]
-        if not blocks:
-            return False
-        from jsserver.access.certificates import to_staple
-
-        return any(tls.inquires for tls in blocks) or any(True for _ in to_staple(self.options))
 
     def _offer_services(self) -> None:
         for name in self.accounts:
@@ -329,7 +268,7 @@ class Front:
             trace=o.trace,
         )
         self.plane.configure(config)
-        self._clients.configure(_terms(o, None))
+        self.listeners.terms()
 
     def _allow_files(self) -> None:
         """As many open files as the machine lets this process have: connections and blocks."""
@@ -347,171 +286,25 @@ class Front:
             self.log.warn(f"The limit of open files stays at {soft}: {e}")
 
     def listen(self) -> None:
-        """Opens the ports, that of monitoring first; StartError if one cannot be had, ConfigError
-        if it cannot be secured."""
-        o = self.options
-        if o.http_port or o.https_port:
-            self.monitor, self.http_port = self._open(
-                o.http_host, o.http_port or o.https_port, "Can't start monitoring on {}"
-            )
-            where = host_port(o.http_host, self.http_port)
-            self.log.info(f"Starting {self._monitor_scheme} monitor on {where}")
-        by = self.secured(o, self.staples)
-        if o.websocket.port:
-            self._listen_websocket(by.websocket if by else None)
-        # Last: who can connect is served at once.
-        self._listener, self.port = self._open(o.host, o.port, "Error listening on port: {}")
-        self._clients.configure(_terms(o, self._info()))
-        self._secure(by.clients if by else None)
-        self._clients.listen(self._listener.fileno())
-        self.log.info(f"Listening for client connections on {host_port(o.host, self.port)}")
-        if o.proxy_protocol:
-            self.log.info("PROXY protocol enabled for client connections")
-        if o.tls is not None:
-            self.log.info(
-                f"TLS {'required' if o.tls_required else 'available'} for client connections"
-            )
-            for line in advice.of_handshakes(o):
-                self.log.warn(line)
+        """Opens the ports; StartError if one cannot be had, ConfigError if it cannot be secured."""
+        self.listeners.open()
         self.log.info("Server is ready")
-        if o.ports_file_dir:
+        if self.options.ports_file_dir:
             self._write_ports()
 
-    def _secure(self, by: Certified | None) -> None:
-        """Has clients that connect from now on secured so."""
-        self.security, self.certificate_ends = (by.context, by.ends) if by else (None, "")
-        self._clients.secure(by and by.context.security(), self.options.proxy_protocol)
-
-    def secured(self, options: Options, staples: Staples) -> Secured | None:
-        """What connections are secured by where these options hold; None: nothing. ConfigError."""
-        if options.tls is None and options.websocket.tls is None:
-            return None
-        from jsserver.access.secured import secured  # a server without TLS goes without it
-
-        return secured(options, staples, self.log)
-
-    def staple(self, digest: bytes, response: bytes, until: int) -> None:
-        """Has handshakes with a certificate carry another response from now on."""
-        self.staples[digest] = (response, until)
-        for context in filter(None, (self.security, self._through_websocket)):
-            context.staple(digest, response, until)
-
-    def renew(self, by: Secured | None) -> None:
+    def renew(self, secured: Secured | None) -> None:
         """Has clients told, held and secured as the options say now, where there is a choice from
         their next connection on."""
-        self.staples = by.staples if by else {}
-        self._secure(by.clients if by else None)
-        self._clients.configure(_terms(self.options, self._info()))
+        self.listeners.renew(secured)
         self.limit()
-        if self.websocket_port:
-            self._websockets.secure(self._take_websocket(by.websocket if by else None))
-            self._websockets.configure(self._websocket_config())
-
-    def _take_websocket(self, by: Certified | None) -> object:
-        """What the data plane secures connections behind WebSocket by."""
-        self._through_websocket, self.websocket_certificate_ends = (
-            (by.context, by.ends) if by else (None, "")
-        )
-        return by and by.context.security()
-
-    def _listen_websocket(self, by: Certified | None) -> None:
-        block = self.options.websocket
-        host = block.host or ANY_HOST
-        try:
-            listener = open_listener(host, block.port)
-        except OSError as e:
-            raise StartError(f"Unable to listen for websocket connections: {e}") from e
-        self._websocket_listener, self.websocket_port = listener, bound_port(listener)
-        self._websockets.configure(self._websocket_config())
-        self._websockets.secure(self._take_websocket(by))
-        self._websockets.listen(listener.fileno())
-        where = host_port(host, self.websocket_port)
-        self.log.info(f"Listening for websocket clients on {self._websocket_scheme}://{where}")
-        for line in advice.of_websocket(self.options):
-            self.log.warn(line)
-
-    def _websocket_config(self) -> ListenerConfig:
-        from jsserver.config.websocket import patience_of  # which has been loaded where it is set
-
-        block, view = self.options.websocket, self.options.through_websocket
-        secured = block.tls is not None
-        host = block.host or ANY_HOST
-        pieces = partial(
-            self._pieces, host, self.websocket_port, tls_required=secured, tls_available=secured
-        )
-        return _terms(
-            view,
-            pieces(auth_required=view.auth_required),
-            later_head=pieces(auth_required=self.options.auth_required)[0],
-            ping_interval=max(block.ping_interval, 0),
-            handshake_timeout=patience_of(block),
-        )
-
-    @staticmethod
-    def _open(host: str, port: int, failure: str) -> tuple[socket.socket, int]:
-        """A listener and its real port."""
-        try:
-            listener = open_listener(host, port)
-        except OSError as e:
-            where = host_port(host, max(port, 0))
-            raise StartError(f'{failure.format(where)}, "{e}"') from e
-        return listener, bound_port(listener)
-
-    def _info(self) -> tuple[bytes, bytes, bytes]:
-        o = self.options
-        host, port = o.host, self.port
-        if o.client_advertise:
-            host = o.client_advertise
-            if ":" in host.rpartition("]")[2]:
-                host, port = split_address(host)
-            host = host.strip("[]")
-        return self._pieces(
-            host,
-            port,
-            auth_required=o.auth_required and not o.no_auth_user,
-            tls_required=o.tls_required,
-            tls_available=o.tls is not None and o.allow_non_tls,
-        )
-
-    def _pieces(
-        self, host: str, port: int, *, auth_required: bool, tls_required: bool, tls_available: bool
-    ) -> tuple[bytes, bytes, bytes]:
-        o = self.options
-        return info.pieces(
-            server_id=self.id,
-            server_name=self.name,
-            host=host,
-            port=port,
-            headers=not o.no_header_support,
-            auth_required=auth_required,
-            tls_required=tls_required,
-            tls_verify=o.tls is not None and o.tls.verify,
-            tls_available=tls_available,
-            jetstream=self.storage is not None,
-            domain=o.jetstream.domain if o.jetstream.enabled else "",
-            xkey=self.xkey,
-        )
-
-    @property
-    def _websocket_scheme(self) -> str:
-        return "ws" if self.options.websocket.tls is None else "wss"
-
-    @property
-    def _monitor_scheme(self) -> str:
-        return "https" if self.options.https_port else "http"
 
     def _write_ports(self) -> None:
         from jsserver.process.runfiles import PortsFile
 
         o = self.options
         self._ports_file = PortsFile(o.ports_file_dir)
-        listeners = {"nats": ("nats" if o.tls is None else "tls", o.host, self.port)}
-        if self.monitor is not None:
-            listeners["monitoring"] = (self._monitor_scheme, o.http_host, self.http_port)
-        if self._websocket_listener is not None:
-            listeners["websocket"] = (self._websocket_scheme, o.websocket.host, self.websocket_port)
         try:
-            self._ports_file.write(listeners)
+            self._ports_file.write(self.listeners.urls())
         except OSError as e:
             self.log.error(f"Error writing ports file: {e.strerror}: {o.ports_file_dir}")
 
@@ -530,14 +323,6 @@ class Front:
         self._threads.append(thread)
 
     # ---- stop
-
-    def refuse(self) -> None:
-        """Lets no more clients in."""
-        self._clients.listen(-1)
-        self._websockets.listen(-1)
-        for listener in (self._listener, self._websocket_listener):
-            if listener is not None:
-                listener.close()
 
     def stop(self) -> None:
         """Cuts the clients; streams were closed before."""

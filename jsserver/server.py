@@ -6,12 +6,13 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING
 
+from jsserver import StartError
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
 from jsserver.cext.engine import Item
 from jsserver.config import ConfigError
 from jsserver.config.options import GLOBAL_ACCOUNT
-from jsserver.front import SIGNALS, Front, StartError, explained
+from jsserver.front import SIGNALS, Front, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import garbage
 from jsserver.process.notify import Notifier
@@ -129,7 +130,7 @@ class Server:
     @property
     def port(self) -> int:
         """Where clients connect."""
-        return self.front.port
+        return self.front.listeners.port
 
     @property
     def auth_required(self) -> bool:
@@ -139,17 +140,17 @@ class Server:
     @property
     def monitor_security(self) -> SecurityContext | None:
         """What monitoring is secured by, if it is."""
-        return self.front.security if self.options.https_port else None
+        return self.front.listeners.monitoring_security
 
     @property
     def certificate_ends(self) -> str:
         """When the certificate of clients' connections does; "" without TLS."""
-        return self.front.certificate_ends
+        return self.front.listeners.certificate_ends
 
     @property
     def websocket_certificate_ends(self) -> str:
         """When that of clients behind WebSocket does."""
-        return self.front.websocket_certificate_ends
+        return self.front.listeners.websocket_certificate_ends
 
     @property
     def peer_answers(self) -> Figures | None:
@@ -190,7 +191,7 @@ class Server:
     @property
     def websocket_port(self) -> int:
         """Where clients that speak WebSocket connect; 0: nowhere."""
-        return self.front.websocket_port
+        return self.front.listeners.websocket_port
 
     # ---- what comes out of the inbox
 
@@ -237,12 +238,13 @@ class Server:
             self.inbox.open()
         else:
             await self._listen()
-        if self.front.monitor is not None:
+        monitoring = self.front.listeners.take_monitoring()
+        if monitoring is not None:
             # Imported only here: a server that is not watched starts without it.
             from jsserver.monitor.monitor import Monitor
 
             self.monitor = Monitor(self, self.closed)
-            await self.monitor.start(self.front.monitor)
+            await self.monitor.start(monitoring)
         self.accepting = True
         if self.events is not None:
             self.events.start()
@@ -253,7 +255,7 @@ class Server:
     async def _listen(self) -> None:
         """Opens the ports, once it is known what certificates are to be shown with."""
         stapled = await self.learn_staples(self.options)
-        self.front.staples = dict(one.staple for one in stapled)
+        self.front.listeners.staples = dict(one.staple for one in stapled)
         self.front.listen()
         self.attend_staples(stapled)
 
@@ -281,7 +283,7 @@ class Server:
         if self._stapling is None:
             from jsserver.services.stapling import Stapling  # a server without TLS does without it
 
-            self._stapling = Stapling(self.log, self.front.staple, self.stopped.set)
+            self._stapling = Stapling(self.log, self.front.listeners.staple, self.stopped.set)
         learning = asyncio.create_task(self._stapling.learn(options))
         stopping = asyncio.create_task(self.stopped.wait())
         await asyncio.wait({learning, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -352,7 +354,7 @@ class Server:
         await self.reload.close()
         if self.events is not None:
             self.events.stop()
-        self.front.refuse()
+        self.front.listeners.close()
         if self.jetstream is not None:
             await self.jetstream.close()
         if self.monitor is not None:

@@ -6,9 +6,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from jsserver import program
+from jsserver import StartError, program
 from jsserver.config.options import Options
-from jsserver.front import SIGNALS, Front, StartError, explained
+from jsserver.front import SIGNALS, Front, explained
 from jsserver.process.logs import LogError, Logger
 
 
@@ -48,7 +48,7 @@ def _serve(options: Options, log: Logger, without_effect: Sequence[str]) -> int:
         listening = front.open()
     except Exception as e:
         log.fatal(explained(e))
-        front.refuse()
+        front.listeners.close()
         front.stop()
         front.close()
         return 1

@@ -1,52 +1,90 @@
 """INFO: what the server tells every client first, in the pieces the data plane puts together."""
 
 from jsserver import API_LEVEL, NATS_VERSION
-from jsserver.text.goformat import json_string
+from jsserver.config.options import Options
+from jsserver.text.goformat import json_string, split_address
 
 #: Texts of the `go` field: the program is no Go program, but clients expect a string.
 GO = "go1.26.8"
 
+Pieces = tuple[bytes, bytes, bytes]
+"""The three parts of the INFO line; between them stand numbers: the most bytes of a message, and
+the client's id, with what else its connection adds."""
 
-def pieces(
-    *,
-    server_id: str,
-    server_name: str,
-    host: str,
-    port: int,
-    headers: bool,
-    auth_required: bool,
-    tls_required: bool,
-    tls_verify: bool,
-    tls_available: bool,
-    jetstream: bool,
-    domain: str,
-    xkey: str,
-) -> tuple[bytes, bytes, bytes]:
-    """The three parts of the INFO line; between them stand numbers: the most bytes of a message,
-    and the client's id, with what else its connection adds.
 
-    The fields are in nats-server's order, and like there a switch that is off and an empty domain
-    are left out; there is one blank between the closing brace and CRLF.
-    """
-    head = [
-        f'"server_id":{json_string(server_id)}',
-        f'"server_name":{json_string(server_name)}',
-        f'"version":"{NATS_VERSION}","proto":1,"go":"{GO}"',
-        f'"host":{json_string(host)},"port":{port}',
-        f'"headers":{"true" if headers else "false"}',
-    ]
-    switches = {
-        "auth_required": auth_required,
-        "tls_required": tls_required,
-        "tls_verify": tls_verify,
-        "tls_available": tls_available,
-    }
-    head += [f'"{name}":true' for name, on in switches.items() if on]
-    middle = ',"jetstream":true' if jetstream else ""
-    tail = [f'"domain":{json_string(domain)}'] if domain else []
-    tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(xkey)}']
-    return (
-        f'INFO {{{",".join(head)},"max_payload":'.encode(),
-        f'{middle},"client_id":'.encode(),
-        f",{','.join(tail)}}} \r\n".encode(),
-    )
+class InfoBuilder:
+    """Makes the INFO of one server, for each of its listeners."""
+
+    def __init__(self, server_id: str, server_name: str, xkey: str, *, jetstream: bool) -> None:
+        """`xkey`: what others encrypt for the server with."""
+        self._id = server_id
+        self._name = server_name
+        self._xkey = xkey
+        self._jetstream = jetstream
+
+    def for_clients(self, options: Options, port: int) -> Pieces:
+        """What clients of the protocol's own port are told."""
+        host = options.host
+        if options.client_advertise:
+            host = options.client_advertise
+            if ":" in host.rpartition("]")[2]:
+                host, port = split_address(host)
+            host = host.strip("[]")
+        return self._pieces(
+            options,
+            host,
+            port,
+            auth_required=options.auth_required and not options.no_auth_user,
+            tls_required=options.tls_required,
+            tls_available=options.tls is not None and options.allow_non_tls,
+        )
+
+    def for_websocket(
+        self, options: Options, host: str, port: int, *, auth_required: bool
+    ) -> Pieces:
+        """What clients that speak WebSocket are told."""
+        secured = options.websocket.tls is not None
+        return self._pieces(
+            options,
+            host,
+            port,
+            auth_required=auth_required,
+            tls_required=secured,
+            tls_available=secured,
+        )
+
+    def _pieces(
+        self,
+        options: Options,
+        host: str,
+        port: int,
+        *,
+        auth_required: bool,
+        tls_required: bool,
+        tls_available: bool,
+    ) -> Pieces:
+        """The fields are in nats-server's order, and like there a switch that is off and an empty
+        domain are left out; there is one blank between the closing brace and CRLF."""
+        domain = options.jetstream.domain if options.jetstream.enabled else ""
+        head = [
+            f'"server_id":{json_string(self._id)}',
+            f'"server_name":{json_string(self._name)}',
+            f'"version":"{NATS_VERSION}","proto":1,"go":"{GO}"',
+            f'"host":{json_string(host)},"port":{port}',
+            f'"headers":{"false" if options.no_header_support else "true"}',
+        ]
+        switches = {
+            "auth_required": auth_required,
+            "tls_required": tls_required,
+            "tls_verify": options.tls is not None and options.tls.verify,
+            "tls_available": tls_available,
+        }
+        head += [f'"{name}":true' for name, on in switches.items() if on]
+        middle = ',"jetstream":true' if self._jetstream else ""
+        tail = [f'"domain":{json_string(domain)}'] if domain else []
+        tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(self._xkey)}']
+        return (
+            f'INFO {{{",".join(head)},"max_payload":'.encode(),
+            f'{middle},"client_id":'.encode(),
+            f",{','.join(tail)}}} \r\n".encode(),
+        )

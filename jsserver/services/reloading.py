@@ -151,7 +151,7 @@ class Reloading:
         try:
             stapled = await server.learn_staples(new)
             staples = dict(one.staple for one in stapled)
-            secured = await asyncio.to_thread(server.front.secured, new, staples)
+            secured = await asyncio.to_thread(server.front.listeners.secured, new, staples)
             sink = server.log.open(new.log_file) if new.log_file != old.log_file else None
         except (ConfigError, LogError) as error:
             raise ReloadError(str(error).strip()) from None

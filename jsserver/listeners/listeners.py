@@ -1,0 +1,147 @@
+"""All listeners of a server, in the order in which they are opened."""
+
+from __future__ import annotations
+
+from jsserver import TYPE_CHECKING
+from jsserver.access.info import InfoBuilder
+from jsserver.cext.engine import DataPlane
+from jsserver.config.options import Options
+from jsserver.process.logs import Logger
+
+from .clients import ClientListener
+
+if TYPE_CHECKING:
+    import socket
+
+    from jsserver.access.secured import Secured, Staples
+    from jsserver.cext.tls import SecurityContext
+
+    from . import Listener
+    from .monitoring import MonitoringListener
+    from .websocket import WebsocketListener
+
+
+class Listeners:
+    """Those of one server: open() and close() frame their life."""
+
+    def __init__(
+        self, options: Options, plane: DataPlane, log: Logger, builder: InfoBuilder
+    ) -> None:
+        self._options = options
+        self._log = log
+        self._monitoring: MonitoringListener | None = None
+        self._websocket: WebsocketListener | None = None
+        self._all: list[Listener] = []
+        # Those that not every server has are imported only here.
+        if options.http_port or options.https_port:
+            from .monitoring import MonitoringListener
+
+            self._monitoring = MonitoringListener(options, log)
+            self._all.append(self._monitoring)
+        if options.websocket.port:
+            from .websocket import WebsocketListener
+
+            self._websocket = WebsocketListener(options, plane, log, builder)
+            self._all.append(self._websocket)
+        # Clients last: who can connect is served at once.
+        self._clients = ClientListener(options, plane, log, builder)
+        self._all.append(self._clients)
+        self.staples: Staples = {}
+        """The OCSP responses that certificates are shown with."""
+
+    # ---- what others are told
+
+    @property
+    def port(self) -> int:
+        """Where clients connect."""
+        return self._clients.port
+
+    @property
+    def websocket_port(self) -> int:
+        """Where clients that speak WebSocket connect; 0: nowhere."""
+        return 0 if self._websocket is None else self._websocket.port
+
+    @property
+    def certificate_ends(self) -> str:
+        """When the certificate of clients' connections does; "" without TLS."""
+        return self._clients.certificate_ends
+
+    @property
+    def websocket_certificate_ends(self) -> str:
+        """When that of clients behind WebSocket does."""
+        return "" if self._websocket is None else self._websocket.certificate_ends
+
+    @property
+    def monitoring_security(self) -> SecurityContext | None:
+        """What monitoring is secured by, if it is."""
+        return None if self._monitoring is None else self._monitoring.security
+
+    def take_monitoring(self) -> socket.socket | None:
+        """The socket of monitoring, which whoever takes it closes; None where there is none."""
+        return None if self._monitoring is None else self._monitoring.take()
+
+    def urls(self) -> dict[str, tuple[str, str, int]]:
+        """Scheme, host and port of each that is open, by its name; clients' first."""
+        listed = (self._clients, *self._all[:-1])
+        return {one.name: (one.scheme, one.host, one.port) for one in listed if one.port}
+
+    # ---- from the start to the end
+
+    @property
+    def responders_first(self) -> bool:
+        """Whether no client can be served before somebody was asked about a certificate."""
+        blocks = [*filter(None, (self._options.tls, self._options.websocket.tls))]
+        if not blocks:
+            return False
+        from jsserver.access.certificates import to_staple
+
+        return any(tls.inquires for tls in blocks) or any(True for _ in to_staple(self._options))
+
+    def open(self) -> None:
+        """Opens the ports that the options ask for; StartError if one cannot be had, ConfigError if
+        it cannot be secured."""
+        made: list[Secured | None] = []
+
+        def securing() -> Secured | None:
+            if not made:
+                made.append(self.secured(self._options, self.staples))
+            return made[0]
+
+        for listener in self._all:
+            listener.open(securing)
+        if self._monitoring is not None:
+            self._monitoring.secure(securing())
+
+    def terms(self) -> None:
+        """Whoever comes from now on is held to what the options say."""
+        for listener in self._all:
+            listener.terms()
+
+    def secured(self, options: Options, staples: Staples) -> Secured | None:
+        """What connections are secured by where these options hold; None: nothing. ConfigError."""
+        if options.tls is None and options.websocket.tls is None:
+            return None
+        from jsserver.access.secured import secured  # a server without TLS goes without it
+
+        return secured(options, staples, self._log)
+
+    def renew(self, secured: Secured | None) -> None:
+        """Has clients told, held and secured as the options say now, where there is a choice from
+        their next connection on."""
+        self.staples = secured.staples if secured else {}
+        for listener in self._all:
+            if listener.port:
+                listener.secure(secured)
+                listener.terms()
+
+    def staple(self, digest: bytes, response: bytes, until: int) -> None:
+        """Has handshakes with a certificate carry another response from now on."""
+        self.staples[digest] = (response, until)
+        for context in {listener.security for listener in self._all} - {None}:
+            assert context is not None
+            context.staple(digest, response, until)
+
+    def close(self) -> None:
+        """Lets no more connections come."""
+        for listener in self._all:
+            listener.close()
