@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from typing import TYPE_CHECKING
 
 from jsserver import StartError
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
 from jsserver.cext.engine import Item
-from jsserver.config import ConfigError
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.front import SIGNALS, Front, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import garbage
 from jsserver.process.notify import Notifier
 from jsserver.services.answers import Identity
+from jsserver.services.certificates import Certificates
 from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.reload import Reload
 from jsserver.services.system import System
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from jsserver.access.refusal import Refused
     from jsserver.access.responses import Figures
     from jsserver.access.websocket import Websockets
     from jsserver.cext.tls import SecurityContext
     from jsserver.config.links import Sharing
-    from jsserver.config.options import Mapping, Options
+    from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.jwt.claims import Account as AccountClaims
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
-    from jsserver.services.peers import Peers
-    from jsserver.services.stapling import Stapled, Stapling
+    from jsserver.services.operators import Operators
+    from jsserver.services.reloading import Parts
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -75,13 +78,30 @@ class Server:
         if self.jetstream is not None:
             self.jetstream.complete = self.inbox.complete
         self.identity = Identity(options, self.name, self.id)
-        self.system = System(self)
+        self.system = System(
+            self.plane,
+            self.accounts,
+            self.system_account,
+            self.identity,
+            self.inbox.admissions,
+            finished=self.finished,
+            events=lambda: self.events,
+            pages=self._make_pages,
+            reload=lambda: asyncio.shield(self.reload.ask()),
+        )
         self.delegates = self._make_delegates()
         self.events = self._make_events()
         self._notify = Notifier.from_environment()
-        self._stapling: Stapling | None = None
-        self._peers: Peers | None = None
-        self.reload = Reload(self)
+        self.certificates = Certificates(
+            options,
+            self.plane,
+            self.log,
+            self.inbox,
+            front.listeners,
+            self.stopped,
+            lambda: None if self.events is None else self.events.peer_refused,
+        )
+        self.reload = Reload(self.log, self._reloaded_parts)
 
     def _make_jetstream(self) -> JetStream | None:
         front = self.front
@@ -107,7 +127,50 @@ class Server:
         # Imported only here: a server without tokens starts without signatures.
         from jsserver.services.delegates import Delegates
 
-        return Delegates(self)
+        assert self.front.keys is not None, "a server that lets in by tokens has keys"
+        return Delegates(
+            self.options,
+            self.plane,
+            self.accounts,
+            self.inbox,
+            self.log,
+            identity=self.identity,
+            keys=self.front.keys,
+            jetstream=self.jetstream,
+            offer=self.front.offer_services,
+        )
+
+    def _make_pages(self) -> Operators:
+        from jsserver.services.operators import Operators  # with it comes monitoring
+
+        return Operators(self)
+
+    def _reloaded_parts(self) -> Parts:
+        from jsserver.services.reloading import Parts  # which most servers never need
+
+        front = self.front
+        return Parts(
+            options=self.options,
+            log=self.log,
+            plane=self.plane,
+            accounts=self.accounts,
+            configured=front.configured,
+            inbox=self.inbox,
+            listeners=front.listeners,
+            certificates=self.certificates,
+            jetstream=self.jetstream,
+            storage=front.storage,
+            delegates=self.delegates,
+            offer=front.offer_services,
+            limit=front.limit,
+            renew=front.renew,
+            write_files=front.write_files,
+            watch_system=self.watch_system,
+            loaded=self._loaded,
+        )
+
+    def _loaded(self) -> None:
+        self.config_loaded = time.time_ns()
 
     def _make_events(self) -> Events | None:
         name = self.system_account
@@ -155,13 +218,18 @@ class Server:
     @property
     def peer_answers(self) -> Figures | None:
         """What is kept of OCSP responders' answers about clients, if it is."""
-        return None if self._peers is None else self._peers.figures()
+        return self.certificates.peer_answers
+
+    @property
+    def page_requests(self) -> Mapping[str, int]:
+        """How often each page of monitoring was asked for over HTTP, by its path."""
+        return {} if self.monitor is None else self.monitor.requests
 
     def complete(self, connection: Connection) -> None:
         """Says of an open connection who is behind it, as others may see it."""
         self.inbox.complete(connection)
 
-    def shared(self, account: str) -> tuple[Sharing | None, list[Mapping]]:
+    def shared(self, account: str) -> tuple[Sharing | None, list[SubjectMapping]]:
         """What accounts share, and what is mapped in this one."""
         tenants = self.delegates and self.delegates.tenants
         if tenants:
@@ -227,7 +295,7 @@ class Server:
         """Serves; StartError or OSError when that is not possible. `listening`: clients are served
         already, and their requests wait."""
         self._attending = asyncio.create_task(self._notify.attend())
-        await self.take_peers(self.options)
+        await self.certificates.take_peers(self.options)
         if not listening:
             self.inbox.open()
         if self.jetstream is not None:
@@ -254,47 +322,10 @@ class Server:
 
     async def _listen(self) -> None:
         """Opens the ports, once it is known what certificates are to be shown with."""
-        stapled = await self.learn_staples(self.options)
+        stapled = await self.certificates.learn_staples(self.options)
         self.front.listeners.staples = dict(one.staple for one in stapled)
         self.front.listen()
-        self.attend_staples(stapled)
-
-    def attend_staples(self, stapled: list[Stapled]) -> None:
-        """Has responders asked about these certificates, and no others."""
-        if self._stapling is not None:
-            self._stapling.attend(stapled)
-
-    async def take_peers(self, options: Options) -> None:
-        """Has responders asked about clients' certificates, if they are to be."""
-        blocks = filter(None, (options.tls, options.websocket.tls))
-        if self._peers is None and any(tls.inquires for tls in blocks):
-            from jsserver.services.peers import Peers  # a server without them does without it
-
-            events = self.events
-            tell = None if events is None else events.peer_refused
-            self._peers = Peers(self.options, self.plane, self.log, tell)
-            self.inbox.on_peer = self._peers.asked
-            await self._peers.start()
-
-    async def learn_staples(self, options: Options) -> list[Stapled]:
-        """The certificates that are to be shown with an OCSP response, and theirs; ConfigError."""
-        if options.tls is None and options.websocket.tls is None:
-            return []
-        if self._stapling is None:
-            from jsserver.services.stapling import Stapling  # a server without TLS does without it
-
-            self._stapling = Stapling(self.log, self.front.listeners.staple, self.stopped.set)
-        learning = asyncio.create_task(self._stapling.learn(options))
-        stopping = asyncio.create_task(self.stopped.wait())
-        await asyncio.wait({learning, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not learning.done():
-            learning.cancel()
-            raise StartError("Ended while OCSP responders were asked")
-        try:
-            return learning.result()
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
+        self.certificates.attend_staples(stapled)
 
     async def _start_accounts(self, delegates: Delegates) -> None:
         """The accounts that the server cannot be without: the system's, and those with streams."""
@@ -360,10 +391,7 @@ class Server:
         if self.monitor is not None:
             await self.monitor.close()
         self.system.close()
-        if self._stapling is not None:
-            self._stapling.close()
-        if self._peers is not None:
-            await self._peers.close()
+        await self.certificates.close()
         if self.delegates is not None:
             self.delegates.close()
         self.front.stop()

@@ -2,55 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from jsserver.access.accounts import Accounts
 from jsserver.access.callout import Caller
-from jsserver.cext.engine import Item
+from jsserver.cext.engine import DataPlane, Item
+from jsserver.config.options import Options
+from jsserver.process.logs import Logger
+from jsserver.services.answers import Identity
 from jsserver.services.callouts import Callouts, ConfiguredCallout
 from jsserver.services.door import Door
+from jsserver.services.inbox import Inbox
 from jsserver.services.operated import Operated
 from jsserver.services.replies import Replies
 
 if TYPE_CHECKING:
-    from jsserver.server import Server
+    from jsserver.services.jetstream import JetStream
     from jsserver.services.tenants import Tenants
+    from jsserver.text.nkeys import BoxPair, SigningPair
 
 
 class Delegates:
     """Its parts, and which of them takes what comes."""
 
-    def __init__(self, server: Server) -> None:
-        options, front = server.options, server.front
-        assert front.keys is not None, "a server that lets in by tokens has keys"
-        signer, box = front.keys
-        self._door = Door(server.plane, server.log, server.inbox.decide)
-        self._replies = Replies(server.accounts)
-        timeout = options.auth_timeout
-        verifies = options.tls is not None and options.tls.verify
-        identity = (server.name, options.host, options.server_tags, signer, box)
-        caller = Caller(*identity, timeout, verifies)
-        self._callouts = Callouts(
-            caller, server.accounts, self._replies, server.log, self._door.settle
+    def __init__(
+        self,
+        options: Options,
+        plane: DataPlane,
+        accounts: Accounts,
+        inbox: Inbox,
+        log: Logger,
+        *,
+        identity: Identity,
+        keys: tuple[SigningPair, BoxPair],
+        jetstream: JetStream | None,
+        offer: Callable[[str], None],
+    ) -> None:
+        """`keys`: what the server signs with, and opens with. `offer` offers the server's services
+        to a new account."""
+        signer, box = keys
+        self._door = Door(plane, log, inbox.decide)
+        self._replies = Replies(accounts)
+        caller = Caller(
+            identity.name,
+            options.host,
+            options.server_tags,
+            signer,
+            box,
+            options.auth_timeout,
+            options.tls is not None and options.tls.verify,
         )
+        self._callouts = Callouts(caller, accounts, self._replies, log, self._door.settle)
         self._operated: Operated | None = None
         if options.operators.enabled:
             self._operated = Operated(
                 options,
-                server.plane,
-                server.accounts,
-                server.inbox,
-                server.log,
-                jetstream=server.jetstream,
-                serve=front.offer_services,
-                info=server.identity.info,
+                plane,
+                accounts,
+                inbox,
+                log,
+                jetstream=jetstream,
+                serve=offer,
+                info=identity.info,
                 door=self._door,
                 replies=self._replies,
                 callouts=self._callouts,
             )
         elif options.authorization.callout is not None:
             configured = ConfiguredCallout(self._callouts, options.authorization.callout)
-            server.inbox.on_delegate = configured.ask
+            inbox.on_delegate = configured.ask
 
     @property
     def tenants(self) -> Tenants | None:

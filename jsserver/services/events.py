@@ -29,7 +29,7 @@ from jsserver.wire.types import Wire, always
 
 if TYPE_CHECKING:
     from jsserver.access.certificates import Certificate
-    from jsserver.server import Server
+    from jsserver.services.watched import Watched
 
 TYPE = "io.nats.server.advisory.v1."
 STATSZ_FIRST = 0.25
@@ -105,7 +105,7 @@ class AccountConnections(Event, kw_only=True):
 class Events:
     """Tells the system account; start() and stop() frame its life."""
 
-    def __init__(self, server: Server, account: str) -> None:
+    def __init__(self, server: Watched, account: str) -> None:
         self._server = server
         self._system = server.accounts[account]
         self._usage = ProcessUsage()

@@ -24,7 +24,7 @@ from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Int64, Uint64, Wire, always
 
 if TYPE_CHECKING:
-    from jsserver.server import Server
+    from jsserver.services.watched import Watched
 
 Asked = TypeVar("Asked", bound=ServerFilter)
 Made = msgspec.Struct | dict[str, insides.QueueInfo]
@@ -163,7 +163,7 @@ class Refused(Exception):
     """An answer that cannot be given, or a thing that cannot be done; the text says why."""
 
 
-def connections(server: Server, asked: Connections) -> msgspec.Struct:
+def connections(server: Watched, asked: Connections) -> msgspec.Struct:
     """CONNZ."""
     if asked.filter_subject and not asked.acc:
         raise Refused("filter by subject only valid with account filtering")
@@ -185,7 +185,7 @@ def connections(server: Server, asked: Connections) -> msgspec.Struct:
     return connz.connz(server, server.closed, wanted, time.time_ns())
 
 
-def _subscriptions(server: Server, asked: Subscriptions) -> msgspec.Struct:
+def _subscriptions(server: Watched, asked: Subscriptions) -> msgspec.Struct:
     wanted = subsz.Wanted(
         account=asked.account,
         subs=asked.subscriptions,
@@ -195,7 +195,7 @@ def _subscriptions(server: Server, asked: Subscriptions) -> msgspec.Struct:
     return subsz.subsz(server, wanted, time.time_ns())
 
 
-def _streams(server: Server, asked: Streams) -> jsz.Jsz:
+def _streams(server: Watched, asked: Streams) -> jsz.Jsz:
     wanted = jsz.Wanted(
         account=asked.account,
         accounts=asked.accounts,
@@ -209,7 +209,7 @@ def _streams(server: Server, asked: Streams) -> jsz.Jsz:
     return jsz.jsz(server, wanted, time.time_ns())
 
 
-def _health(server: Server, asked: Health) -> msgspec.Struct:
+def _health(server: Watched, asked: Health) -> msgspec.Struct:
     wanted = healthz.Wanted(
         enabled=asked.enabled,
         enabled_only=asked.enabled_only,
@@ -225,17 +225,17 @@ def _health(server: Server, asked: Health) -> msgspec.Struct:
     )
 
 
-def _queues(server: Server, asked: Queues) -> dict[str, insides.QueueInfo]:
+def _queues(server: Watched, asked: Queues) -> dict[str, insides.QueueInfo]:
     return insides.waiting(server.waiting(), everything=asked.all, name=asked.filter)
 
 
-def _profile(server: Server, asked: Profile) -> msgspec.Struct:
+def _profile(server: Watched, asked: Profile) -> msgspec.Struct:
     if not asked.name:
         return ProfileOverWire(error="Profile name not specified")
     return ProfileOverWire(error=not_available(f"the profile {quote(asked.name)}"))
 
 
-def statistics(server: Server, asked: Statistics, only: list[str]) -> msgspec.Struct | None:
+def statistics(server: Watched, asked: Statistics, only: list[str]) -> msgspec.Struct | None:
     """STATZ of some accounts, or with none named of all; None where there is nothing to tell."""
     page = accountz.accstatz(server, server.closed, asked.include_unused, time.time_ns())
     if only:
@@ -243,7 +243,7 @@ def statistics(server: Server, asked: Statistics, only: list[str]) -> msgspec.St
     return page if page.account_statz else None
 
 
-def _account_streams(server: Server, asked: Streams) -> msgspec.Struct:
+def _account_streams(server: Watched, asked: Streams) -> msgspec.Struct:
     name = asked.account
     if name not in server.accounts:
         raise Refused(f"account {quote(name)} not found")
@@ -256,7 +256,7 @@ def _account_streams(server: Server, asked: Streams) -> msgspec.Struct:
 class Operators:
     """Answers one request at a time, in the thread of the system's answers."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Watched) -> None:
         self._server = server
         self._usage = ProcessUsage()
 
@@ -335,7 +335,7 @@ class Operators:
         self,
         payload: bytes,
         kind: type[Asked],
-        make: Callable[[Server, Asked], Made | None],
+        make: Callable[[Watched, Asked], Made | None],
     ) -> Made | None:
         asked = self._asked(payload, kind)
         return None if asked is None else make(self._server, asked)
@@ -370,17 +370,17 @@ class Operators:
                 return statistics(server, stats, only)
         return None
 
-    def _accounts(self, server: Server, asked: OfAccount) -> accountz.Accountz:
+    def _accounts(self, server: Watched, asked: OfAccount) -> accountz.Accountz:
         return accountz.accountz(server, asked.account, time.time_ns())
 
-    def _varz(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
-        requests = {} if server.monitor is None else dict(server.monitor.requests)
+    def _varz(self, server: Watched, asked: ServerFilter) -> msgspec.Struct:
+        requests = dict(server.page_requests)
         return varz.varz(server, self._usage, requests, time.time_ns())
 
-    def _variables(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
+    def _variables(self, server: Watched, asked: ServerFilter) -> msgspec.Struct:
         return insides.debug_vars(self._usage)
 
-    def _stats(self, server: Server, asked: ServerFilter) -> msgspec.Struct:
+    def _stats(self, server: Watched, asked: ServerFilter) -> msgspec.Struct:
         return Stats(server=server.identity.info(), statsz=statsz.statsz(server, self._usage))
 
     def _control(self, what: str, payload: bytes) -> msgspec.Struct | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from jsserver.process.logs import Logger
+
 if TYPE_CHECKING:
-    from jsserver.server import Server
+    from jsserver.services.reloading import Parts
 
 FAILED = "Failed to reload server configuration"
 
@@ -14,8 +17,10 @@ FAILED = "Failed to reload server configuration"
 class Reload:
     """Reloads of one server, one after another, in its event loop."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, log: Logger, parts: Callable[[], Parts]) -> None:
+        """`parts`: gives those of the server as they are when a reload begins."""
+        self._log = log
+        self._parts = parts
         self._ready = asyncio.Event()
         self._lock = asyncio.Lock()
         self._waiting: asyncio.Task[str] | None = None
@@ -47,12 +52,11 @@ class Reload:
             if self._closed:
                 return "the server ends"
             self._under_way = asyncio.current_task()
-            log = self._server.log
             # Imported only here: most servers never need it.
             from jsserver.services.reloading import ReloadError, Reloading
 
             try:
-                await Reloading(self._server).run()
+                await Reloading(self._parts()).run()
             except ReloadError as error:
                 lines = str(error).splitlines()
             except Exception as error:
@@ -60,5 +64,5 @@ class Reload:
             else:
                 return ""
             for line in lines:
-                log.error(f"{FAILED}: {line}")
+                self._log.error(f"{FAILED}: {line}")
             return "; ".join(lines)

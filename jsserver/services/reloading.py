@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections import Counter
 from collections.abc import Container, Iterator
 from functools import partial
@@ -34,8 +33,19 @@ from jsserver.config.reload import difference, take
 from jsserver.process.logs import LogError, Sink
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.access.configured import Configured
     from jsserver.access.secured import Secured
-    from jsserver.server import Server
+    from jsserver.cext.engine import DataPlane
+    from jsserver.disk.storage import Storage
+    from jsserver.listeners.listeners import Listeners
+    from jsserver.process.logs import Logger
+    from jsserver.services.certificates import Certificates
+    from jsserver.services.delegates import Delegates
+    from jsserver.services.inbox import Inbox
+    from jsserver.services.jetstream import JetStream
     from jsserver.services.stapling import Stapled
 
 TOO_MANY = CLOSE_CODES["Maximum Connections Exceeded"]
@@ -54,6 +64,35 @@ Pending = dict[int, tuple[Staying, Slow]]
 
 class ReloadError(Exception):
     """Why nothing has changed, in lines for the log."""
+
+
+class Parts(NamedTuple):
+    """The parts of a running server that a reload looks at or changes."""
+
+    options: Options
+    """Changed in place: all parts have these."""
+    log: Logger
+    plane: DataPlane
+    accounts: Accounts
+    configured: Configured
+    inbox: Inbox
+    listeners: Listeners
+    certificates: Certificates
+    jetstream: JetStream | None
+    storage: Storage | None
+    delegates: Delegates | None
+    offer: Callable[[str], None]
+    """Offers the server's services to a new account."""
+    limit: Callable[[], None]
+    """Holds clients to what the options say."""
+    renew: Callable[[Secured | None], None]
+    """Has clients told, held and secured as the options say."""
+    write_files: Callable[[Options], None]
+    """Writes the files for scripts that stood elsewhere by the options before."""
+    watch_system: Callable[[], None]
+    """Tells the system account of events, if it has users now."""
+    loaded: Callable[[], None]
+    """Notes that there is another configuration."""
 
 
 class _Next(NamedTuple):
@@ -86,15 +125,15 @@ class _Read(NamedTuple):
 class Reloading:
     """The way of one server from one configuration to another."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
 
     async def run(self) -> None:
         """The server is as its file says; ReloadError, and nothing has changed."""
-        server, options = self._server, self._server.options
+        parts, options = self._parts, self._parts.options
         coming = await self._checked()
         pins_before = _pins(options)
-        await server.take_peers(coming.options)
+        await parts.certificates.take_peers(coming.options)
         left = await self._change(coming)
         del coming
         await asyncio.to_thread(_let_go, left)
@@ -103,19 +142,19 @@ class Reloading:
         changed = {way: pins[way] if pins[way] != pins_before[way] else None for way in pins}
         if any(changed.values()):
             self._cut_unpinned(changed)
-        server.config_loaded = time.time_ns()
-        server.log.info(f"Reloaded server configuration ({options.config_digest})")
+        parts.loaded()
+        parts.log.info(f"Reloaded server configuration ({options.config_digest})")
 
     async def _change(self, coming: _Next) -> list[object]:
         """Logins, users and accounts are as the file says. Returns what the configuration before
         consisted of."""
-        server, options = self._server, self._server.options
+        parts, options = self._parts, self._parts.options
         left: list[object] = [*_pieces(options), options.mappings, options.users]
         stayings = self._stayings(coming)
         if not options.operators.enabled:
             await self._open_accounts(coming.options)
         pending = self._switch(coming, stayings, left)
-        server.attend_staples(coming.stapled)
+        parts.certificates.attend_staples(coming.stapled)
         while pending:
             await self._compute(pending)
             pending = self._judge(stayings, pending)
@@ -123,11 +162,11 @@ class Reloading:
 
     async def _open_accounts(self, coming: Options) -> None:
         """Opens those that are new, in which nobody is yet."""
-        front = self._server.front
-        new = [account.name for account in coming.accounts if account.name not in front.accounts]
+        parts = self._parts
+        new = [account.name for account in coming.accounts if account.name not in parts.accounts]
         for number, name in enumerate(new):
-            front.accounts.open(name)
-            front.offer_services(name)
+            parts.accounts.open(name)
+            parts.offer(name)
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
 
@@ -135,10 +174,10 @@ class Reloading:
 
     async def _checked(self) -> _Next:
         """What the file says now, which can be had; ReloadError."""
-        server, old = self._server, self._server.options
+        parts, old = self._parts, self._parts.options
         if not old.config_file:
             raise ReloadError("can only reload config when a file is provided using -c or --config")
-        jetstream = server.jetstream
+        jetstream = parts.jetstream
         has = (jetstream.max_memory, jetstream.max_store) if jetstream else (0, 0)
         try:
             read = await asyncio.to_thread(self._read, has)
@@ -149,14 +188,14 @@ class Reloading:
             raise ReloadError("\n".join(read.refused))
         self._check_jetstream(new)
         try:
-            stapled = await server.learn_staples(new)
+            stapled = await parts.certificates.learn_staples(new)
             staples = dict(one.staple for one in stapled)
-            secured = await asyncio.to_thread(server.front.listeners.secured, new, staples)
-            sink = server.log.open(new.log_file) if new.log_file != old.log_file else None
+            secured = await asyncio.to_thread(parts.listeners.secured, new, staples)
+            sink = parts.log.open(new.log_file) if new.log_file != old.log_file else None
         except (ConfigError, LogError) as error:
             raise ReloadError(str(error).strip()) from None
         for line in read.notes:
-            server.log.warn(line)
+            parts.log.warn(line)
         return _Next(
             options=new,
             told=read.told,
@@ -171,7 +210,7 @@ class Reloading:
     def _read(self, has: tuple[int, int]) -> _Read:
         """In a thread, as it takes long where there are many users; ConfigError. `has`: bytes of
         memory and of store that JetStream has now."""
-        server, old = self._server, self._server.options
+        parts, old = self._parts, self._parts.options
         gc.disable()  # what is read stays: to look for garbage in it would double the time
         try:
             loaded = load(old.config_file, old.flags)
@@ -182,15 +221,15 @@ class Reloading:
                 lines = [f"config reload not supported for {option}" for option in found]
                 return _Read(new, notes, lines, [])
             through = None
-            if server.inbox.websockets is not None:
+            if parts.inbox.websockets is not None:
                 through = Authenticator(new.through_websocket, CLIENT_OVER_WEBSOCKET)
-            logins, accounts = Authenticator(new), server.front.configured.coming(new)
+            logins, accounts = Authenticator(new), parts.configured.coming(new)
             return _Read(new, notes, [], differs.told, logins, through, accounts)
         finally:
             gc.enable()
 
     def _check_jetstream(self, new: Options) -> None:
-        storage, jetstream = self._server.front.storage, self._server.jetstream
+        storage, jetstream = self._parts.storage, self._parts.jetstream
         if storage is None or jetstream is None:
             return
         accounts = new.jetstream_accounts
@@ -209,7 +248,7 @@ class Reloading:
 
     def _stayings(self, coming: _Next) -> dict[bool, Staying]:
         """By whether a connection comes through WebSocket."""
-        inbox, options = self._server.inbox, coming.options
+        inbox, options = self._parts.inbox, coming.options
         accounts = _accounts(options)
         found = {False: Staying(inbox.authenticator, coming.logins, accounts)}
         if inbox.websockets is not None and coming.websocket_logins is not None:
@@ -219,10 +258,10 @@ class Reloading:
 
     def _present(self, stayings: dict[bool, Staying]) -> Iterator[tuple[int, Staying, Present]]:
         """The connections that are in, and for which something changes, perhaps."""
-        inbox, accounts = self._server.inbox, self._server.accounts
+        inbox, accounts = self._parts.inbox, self._parts.accounts
         if not any(staying.matters for staying in stayings.values()):
             return
-        for item in self._server.plane.connections():
+        for item in self._parts.plane.connections():
             cid, numbers = item.cid, ConnNumbers(*item.numbers)
             admission = inbox.admissions.get(cid)
             staying = stayings[bool(numbers.websocket)]
@@ -240,13 +279,13 @@ class Reloading:
     async def _compute(self, pending: Pending) -> None:
         """Compares passwords with hashes that are stored since the switch."""
         works = [partial(staying.compute, slow) for staying, slow in set(pending.values())]
-        await asyncio.gather(*map(self._server.inbox.compute, works))
+        await asyncio.gather(*map(self._parts.inbox.compute, works))
 
     def _judge(self, stayings: dict[bool, Staying], among: Container[int] | None = None) -> Pending:
         """Cuts who may not stay, and lets the others do what is allowed now. `among`: looks at
         these connections alone. What has to be computed first, by connection: until then it may
         do what it could."""
-        plane, admissions = self._server.plane, self._server.inbox.admissions
+        plane, admissions = self._parts.plane, self._parts.inbox.admissions
         gone = 0
         pending: Pending = {}
         for cid, staying, present in self._present(stayings):
@@ -271,14 +310,14 @@ class Reloading:
             else:
                 plane.close_connection(cid, verdict, b"Authorization Violation")
         if gone:
-            self._server.log.info(f"Disconnect {gone} clients that are not authorized any more")
+            self._parts.log.info(f"Disconnect {gone} clients that are not authorized any more")
         return pending
 
     def _prune(self, before: Options) -> None:
         """Cuts whoever is too many where there may be less than before: the youngest of the server,
         and of each account, and who has more subscriptions than there may be."""
-        server = self._server
-        options, plane = server.options, server.plane
+        parts = self._parts
+        options, plane = parts.options, parts.plane
         limited = {a.name: a for a in options.accounts}
         for account in before.accounts:
             if account.name in limited and _limits(account) == _limits(limited[account.name]):
@@ -291,17 +330,17 @@ class Reloading:
             plane.close_connection(item.cid, TOO_MANY, b"maximum connections exceeded")
         if len(items) > most:
             count = len(items) - most
-            server.log.info(f"Closed {count} connections to fall within max_connections")
+            parts.log.info(f"Closed {count} connections to fall within max_connections")
         present: Counter[str] = Counter()
         for item in items[:most]:
-            admission = server.inbox.admissions.get(item.cid)
+            admission = parts.inbox.admissions.get(item.cid)
             account_of = limited.get(admission.account) if admission is not None else None
             if account_of is not None:
                 present[account_of.name] += 1
                 self._prune_one(item, account_of, present[account_of.name])
 
     def _prune_one(self, item: Item, account: Account, place: int) -> None:
-        plane, subscriptions = self._server.plane, ConnNumbers(*item.numbers).subscriptions
+        plane, subscriptions = self._parts.plane, ConnNumbers(*item.numbers).subscriptions
         if 0 <= account.max_connections < place:
             text = b"maximum account active connections exceeded"
             plane.close_connection(item.cid, TOO_MANY_OF_ACCOUNT, text)
@@ -311,24 +350,24 @@ class Reloading:
 
     def _cut_proxied(self, gone: set[str]) -> None:
         """Cuts who came by a proxy that is trusted no more."""
-        for cid, admission in list(self._server.inbox.admissions.items()):
+        for cid, admission in list(self._parts.inbox.admissions.items()):
             if admission.proxy in gone:
-                self._server.plane.close_connection(cid, NOT_TRUSTED, b"Authorization Violation")
+                self._parts.plane.close_connection(cid, NOT_TRUSTED, b"Authorization Violation")
 
     def _cut_unpinned(self, pins: dict[bool, list[str] | None]) -> None:
         """Cuts whose certificates are no longer those that may come; None: any may."""
         closed = 0
-        for item in self._server.plane.connections():
+        for item in self._parts.plane.connections():
             pinned = pins[bool(ConnNumbers(*item.numbers).websocket)]
             found = read_secured(item.texts[2])
             if pinned is None or found is None:
                 continue
             known = found.certificates[:1]
             if not known or known[0].key_digest not in pinned:
-                self._server.plane.close_connection(item.cid, HANDSHAKE)
+                self._parts.plane.close_connection(item.cid, HANDSHAKE)
                 closed += 1
         if closed:
-            self._server.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+            self._parts.log.info(f"Disconnect {closed} clients due to pinned certs reload")
 
     # ---- the change
 
@@ -337,26 +376,25 @@ class Reloading:
         password has to be compared with a hash is returned, by connection. `left` gets what is
         left over."""
         pending: Pending = {}
-        server, options = self._server, self._server.options
-        front = server.front
+        parts, options = self._parts, self._parts.options
         before = Options(**vars(options))
         for line in coming.told:
-            server.log.info(line)
+            parts.log.info(line)
         take(options, coming.options)
         self._choose_log(coming.sink)
         if options.asks_everybody:
-            front.limit()  # from here on nobody is let in without being asked
+            parts.limit()  # from here on nobody is let in without being asked
         if not options.operators.enabled:
             pending = self._change_users(coming, stayings, left)
         self._cut_proxied(set(before.trusted_proxies) - set(options.trusted_proxies))
         self._prune(before)
-        front.renew(coming.secured)
-        front.write_files(before)
-        server.watch_system()
+        parts.renew(coming.secured)
+        parts.write_files(before)
+        parts.watch_system()
         return pending
 
     def _choose_log(self, sink: Sink | None) -> None:
-        log, options = self._server.log, self._server.options
+        log, options = self._parts.log, self._parts.options
         log.choose(
             debug=options.debug,
             trace=options.trace,
@@ -369,34 +407,34 @@ class Reloading:
     def _change_users(
         self, coming: _Next, stayings: dict[bool, Staying], left: list[object]
     ) -> Pending:
-        front, inbox, options = self._server.front, self._server.inbox, self._server.options
+        parts, inbox, options = self._parts, self._parts.inbox, self._parts.options
         inbox.authenticator = coming.logins
         if inbox.websockets is not None and coming.websocket_logins is not None:
             inbox.websockets.take(options.websocket, coming.websocket_logins)
-        front.configured.narrow(coming.accounts)
+        parts.configured.narrow(coming.accounts)
         pending = self._judge(stayings)
-        left += front.configured.follow(options, coming.accounts)
+        left += parts.configured.follow(options, coming.accounts)
         return pending
 
     async def _follow(self) -> None:
         """What takes its time: streams, and accounts of operator mode."""
-        server, options = self._server, self._server.options
-        jetstream, storage = server.jetstream, server.front.storage
+        parts, options = self._parts, self._parts.options
+        jetstream, storage = parts.jetstream, parts.storage
         if jetstream is not None and storage is not None:
             own = options.jetstream
             maxima = max(own.max_memory, storage.max_memory), max(own.max_store, storage.max_store)
             storage.limit(*maxima)
             jetstream.limit(*maxima)
-        if server.delegates is not None:
-            await server.delegates.reload()
+        if parts.delegates is not None:
+            await parts.delegates.reload()
         if options.operators.enabled:
             return
         if jetstream is not None:
             await jetstream.follow(options.jetstream_accounts)
         configured = _accounts(options)
-        gone = [name for name in server.accounts if name not in configured]
+        gone = [name for name in parts.accounts if name not in configured]
         for number, name in enumerate(gone):
-            server.front.configured.close(name)
+            parts.configured.close(name)
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
 

@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission
 from jsserver.cext.bytes import subject_is_literal
-from jsserver.cext.engine import ConnNumbers, Item
+from jsserver.cext.engine import ConnNumbers, DataPlane, Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.config.values import MAX_INT64
-from jsserver.services.answers import Answer, Failure, ServerFilter, encoded
+from jsserver.services.answers import Answer, Failure, Identity, ServerFilter, encoded
 from jsserver.services.encodings import encoded_for
 from jsserver.services.subjects import (
     OF_A_SERVER,
@@ -33,7 +35,7 @@ from jsserver.wire.decode import Unreadable, parse
 from jsserver.wire.types import Wire, always
 
 if TYPE_CHECKING:
-    from jsserver.server import Server
+    from jsserver.services.events import Events
     from jsserver.services.operators import Operators
 
 PENDING_MAX = 256
@@ -94,10 +96,33 @@ class Queue:
 class System:
     """Answers in threads of its own, so that a page of many connections holds nothing up: one for
     the system account's users, one for all others. A connection whose request is not answered yet
-    is not read for long (`Server.finished`)."""
+    is not read for long."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(
+        self,
+        plane: DataPlane,
+        accounts: Accounts,
+        system_account: str,
+        identity: Identity,
+        admissions: Mapping[int, Admission],
+        *,
+        finished: Callable[[int, int], None],
+        events: Callable[[], Events | None],
+        pages: Callable[[], Operators],
+        reload: Callable[[], Awaitable[str]],
+    ) -> None:
+        """`admissions`: who is behind connections. `finished` hears of requests that were answered,
+        `events` gives what tells the system account, `pages` makes what answers its users, and
+        `reload` has the server follow its file: "" or why it does not."""
+        self._plane = plane
+        self._accounts = accounts
+        self._system_account = system_account
+        self._identity = identity
+        self._admissions = admissions
+        self._finished = finished
+        self._events = events
+        self._make_pages = pages
+        self._reload_file = reload
         self._everybody = Queue("system")
         self._operators = Queue("operators")
         self._pages: Operators | None = None
@@ -113,14 +138,14 @@ class System:
     def request(self, item: Item) -> None:
         """One request, as it comes out of the inbox."""
         _, cid, (account_id, cost), (subject, reply, _, payload) = item
-        account = self._server.accounts.name_of(account_id)
+        account = self._accounts.name_of(account_id)
         asked = subject.decode("utf-8", "replace")
-        within = account == self._server.system_account
+        within = account == self._system_account
         queue = self._operators if within else self._everybody
         told = within and asked != USER_INFO and self._at_once(asked, reply, payload)
         if told or not reply or queue.pending >= PENDING_MAX:
-            self._server.finished(cid, cost)
-        elif within and asked == f"{OF_A_SERVER}{self._server.id}.RELOAD":
+            self._finished(cid, cost)
+        elif within and asked == f"{OF_A_SERVER}{self._identity.id}.RELOAD":
             queue.pending += 1
             task = asyncio.create_task(self._reload(payload))
             self._reloads.add(task)
@@ -134,7 +159,7 @@ class System:
 
     def _at_once(self, subject: str, reply: bytes, payload: bytes) -> bool:
         """What is told by the events, if that is asked for."""
-        events = self._server.events
+        events = self._events()
         if events is None:
             return False
         if not reply and subject.endswith((".PING", ".STATSZ")):
@@ -145,14 +170,12 @@ class System:
         account = subject.removeprefix(OF_AN_ACCOUNT).removesuffix(".CONNS")
         found = events.connections_of(account) if reply and _is_json(payload) else None
         if found is not None and found.conns:
-            self._server.accounts[self._server.system_account].publish(
-                reply, b"", b"", encoded(found)
-            )
+            self._accounts[self._system_account].publish(reply, b"", b"", encoded(found))
         return True
 
     async def _reload(self, payload: bytes) -> tuple[bytes, bytes]:
         """Has the server follow its configuration file; headers and payload of an answer."""
-        identity = self._server.identity
+        identity = self._identity
         answer = Answer(server=identity.info())
         try:
             if not identity.is_meant(parse(payload, ServerFilter, strict=False)):
@@ -160,7 +183,7 @@ class System:
         except Unreadable as error:
             answer.error = Failure(code=400, description=str(error))
             return b"", encoded(answer)
-        if why := await asyncio.shield(self._server.reload.ask()):
+        if why := await asyncio.shield(self._reload_file()):
             answer.error = Failure(code=500, description=why)
         return b"", encoded(answer)
 
@@ -170,9 +193,9 @@ class System:
         queue.pending -= 1
         if self._closed:
             return  # nor is there anybody to be told
-        self._server.finished(item.cid, item.numbers[1])
-        if not done.cancelled() and done.result()[1] and account in self._server.accounts:
-            self._server.accounts[account].publish(item.texts[1], b"", *done.result())
+        self._finished(item.cid, item.numbers[1])
+        if not done.cancelled() and done.result()[1] and account in self._accounts:
+            self._accounts[account].publish(item.texts[1], b"", *done.result())
 
     def waiting(self) -> dict[str, int]:
         """Requests that wait, by what they are called."""
@@ -183,18 +206,16 @@ class System:
         """Headers and payload of an answer; none where the request is for other servers."""
         _, _, request, payload = item.texts
         if subject == USER_INFO:
-            who = self._server.inbox.admissions.get(item.cid)
-            user = _user(account, self._server.accounts.tag_of(account), who, time.time_ns())
-            return b"", encoded(Answer(server=self._server.identity.info(), data=user))
+            who = self._admissions.get(item.cid)
+            user = _user(account, self._accounts.tag_of(account), who, time.time_ns())
+            return b"", encoded(Answer(server=self._identity.info(), data=user))
         if subject == SUBSCRIBERS:
             return b"", b"%d" % self._subscribers(self._account_of(item.cid, account), payload)
         if subject == SUBSCRIBERS_OF:
             return b"", self._subscribers_of(payload)
         if self._pages is None:
-            from jsserver.services.operators import Operators  # with it comes monitoring
-
-            self._pages = Operators(self._server)
-        if account == self._server.system_account:
+            self._pages = self._make_pages()
+        if account == self._system_account:
             answer = self._pages.answer(subject, payload)
         else:
             answer = self._pages.answer_within(account, subject, payload)
@@ -206,10 +227,10 @@ class System:
 
     def _account_of(self, cid: int, otherwise: str) -> str:
         """The account of a connection, which may ask through an import."""
-        item = self._server.plane.connection(cid)
+        item = self._plane.connection(cid)
         if item is None:
             return otherwise
-        return self._server.accounts.name_of(ConnNumbers(*item.numbers).account)
+        return self._accounts.name_of(ConnNumbers(*item.numbers).account)
 
     def _subscribers_of(self, payload: bytes) -> bytes:
         """How many subscriptions to a subject an account has that has clients here; nothing where
@@ -219,7 +240,7 @@ class System:
             queue = base64.b64decode(asked.queue, validate=True)
         except (Unreadable, ValueError):
             return b""
-        accounts = self._server.accounts
+        accounts = self._accounts
         if asked.acc not in accounts or not accounts[asked.acc].traffic().clients:
             return b""
         return b"%d" % self._subscribers(asked.acc, asked.subject.encode() + b" " + queue)
@@ -228,11 +249,11 @@ class System:
         """How many subscriptions clients of the account have to a subject, or within a pattern; of
         a queue group, if one is named."""
         subject, *queues = payload.strip(b" \t\r\n").split(b" ")
-        if account not in self._server.accounts or not subject:
+        if account not in self._accounts or not subject:
             return 0
         literal = subject_is_literal(subject)
-        search = self._server.plane.subscriptions(
-            self._server.accounts[account],
+        search = self._plane.subscriptions(
+            self._accounts[account],
             matching=subject if literal else None,
             within=None if literal else subject,
             queue=queues[0] if queues else None,

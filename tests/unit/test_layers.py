@@ -95,6 +95,10 @@ PARTS = {
         *("access.accounts", "access.auth", "access.clients", "access.websocket", "config"),
         *("process.logs", "text.goformat"),
     },
+    "listeners": {
+        *("access.certificates", "access.info", "access.secured", "config", "process.logs"),
+        "process.sockets",
+    },
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
     "instances": {
@@ -140,19 +144,20 @@ PARTS = {
         "services.tenants",
     },
     "services.answers": {"config", "text.goformat", "wire"},
+    "services.watched": {"access.accounts", "monitor", "services.answers"},
     "services.operators": {
         *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
-        *("text.goformat", "wire"),
+        *("services.watched", "text.goformat", "wire"),
     },
     "services.encodings": set(),
-    "services.system": {
-        *("access.auth", "config", "services.answers", "services.encodings"),
-        *("services.operators", "services.subjects", "wire"),
-    },
     "services.events": {
         *("access.certificates", "access.clients", "access.refusal", "api", "config", "monitor"),
-        *("services.answers", "services.operators", "services.subjects", "text.goformat"),
-        *("text.nuid", "wire"),
+        *("services.answers", "services.operators", "services.subjects", "services.watched"),
+        *("text.goformat", "text.nuid", "wire"),
+    },
+    "services.system": {
+        *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
+        *("services.events", "services.operators", "services.subjects", "wire"),
     },
     "services.claims": {
         *("access.accounts", "access.operator", "access.refusal", "access.resolvers", "jwt"),
@@ -172,20 +177,22 @@ PARTS = {
     "services.stapling": {
         *("access.certificates", "access.ocsp", "config", "process.logs", "text.goformat"),
     },
+    "services.certificates": {
+        *("access.certificates", "access.responses", "config", "listeners", "process.logs"),
+        *("services.inbox", "services.peers", "services.stapling"),
+    },
     "services.delegates": {
-        *("access.callout", "services.callouts", "services.door", "services.operated"),
-        *("services.replies", "services.tenants"),
+        *("access.accounts", "access.callout", "config", "process.logs", "services.answers"),
+        *("services.callouts", "services.door", "services.inbox", "services.jetstream"),
+        *("services.operated", "services.replies", "services.tenants", "text.nkeys"),
     },
     "services.reloading": {
-        *("access.auth", "access.certificates", "access.clients", "access.configured"),
-        *("access.secured", "access.staying", "access.websocket", "config", "process.logs"),
-        "services.stapling",
+        *("access.accounts", "access.auth", "access.certificates", "access.clients"),
+        *("access.configured", "access.secured", "access.staying", "access.websocket", "config"),
+        *("disk.storage", "listeners", "process.logs", "services.certificates"),
+        *("services.delegates", "services.inbox", "services.jetstream", "services.stapling"),
     },
-    "services.reload": {"services.reloading"},
-    "listeners": {
-        *("access.certificates", "access.info", "access.secured", "config", "process.logs"),
-        "process.sockets",
-    },
+    "services.reload": {"process.logs", "services.reloading"},
     "front": {
         *("access.accounts", "access.configured", "access.info", "access.secured", "config"),
         *("disk.storage", "disk.storedir", "listeners", "process.logs"),
@@ -194,11 +201,10 @@ PARTS = {
     },
     "server": {
         *("access.auth", "access.clients", "access.refusal", "access.responses"),
-        *("access.websocket", "config", "front", "jwt", "monitor"),
-        *("process.garbage", "process.notify", "process.procs", "services.answers"),
-        "services.delegates",
-        *("services.peers", "services.reload", "services.stapling"),
-        *("services.events", "services.inbox", "services.jetstream", "services.system"),
+        *("access.websocket", "config", "front", "jwt", "monitor", "process.garbage"),
+        *("process.notify", "process.procs", "services.answers", "services.certificates"),
+        *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
+        *("services.operators", "services.reload", "services.reloading", "services.system"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {
@@ -214,12 +220,6 @@ PARTS = {
         *("admin", "bench", "check", "config", "offline", "process.procs"),
         *("process.signalling", "start", "text.flags"),
     },
-}
-#: Who may name the types of what stands on it.
-TYPES = {
-    *(("services.system", "server"), ("services.operators", "server")),
-    *(("services.events", "server"), ("services.delegates", "server")),
-    *(("services.reload", "server"), ("services.reloading", "server")),
 }
 #: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
 LOADED_BY_MODULE = {"access", "client", "disk", "process", "services", "text"}
@@ -430,17 +430,33 @@ def test_the_control_plane_knows_what_is_below() -> None:
     wrong, known = set(), set()
     for module, path in MODULES.items():
         part = part_of(module)
-        for target, when in imported(module, path):
+        for target, _ in imported(module, path):
             other = part_of(target) if target.split(".")[0] == "jsserver" else ""
             if not other or other == part:
                 continue
             known.add((part, other))
-            types_only = (part, other) in TYPES and when == "types"
-            if other not in PARTS.get(part, ()) and not types_only:
+            if other not in PARTS.get(part, ()):
                 wrong.add(f"{name_of(path)} imports {target}")
     assert not wrong, "\n".join(sorted(wrong))
-    allowed = {(part, other) for part, below in PARTS.items() for other in below} | TYPES
+    allowed = {(part, other) for part, below in PARTS.items() for other in below}
     assert not allowed - known, f"allowed, and nobody needs it: {sorted(allowed - known)}"
+
+
+def test_nothing_names_what_stands_on_it_not_even_for_types() -> None:
+    """What puts the server together knows the services, and none of them the server: imports for
+    types alone count, too."""
+    arrows = {
+        (module, target)
+        for module, path in MODULES.items()
+        for target, _ in imported(module, path)
+        if target in ("jsserver.start", "jsserver.server", "jsserver.front")
+    }
+    below = [
+        f"{module} names {target}"
+        for module, target in sorted(arrows)
+        if module not in ("jsserver.cli", "jsserver.start", "jsserver.server")
+    ]
+    assert not below, "\n".join(below)
 
 
 def test_every_part_of_the_control_plane_is_declared_above_those_that_know_it() -> None:
