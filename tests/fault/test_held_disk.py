@@ -27,6 +27,7 @@ Body = dict[str, Any] | bytes | None
 SHOWS: dict[str, tuple[Body, bytes]] = {
     "STREAM.INFO.S": (None, b'"messages":4'),
     "STREAM.LIST": (None, b'"messages":4'),
+    "STREAM.SNAPSHOT.S": ({"deliver_subject": "nobody"}, b'"messages":4'),
     "STREAM.CREATE.S as it is": (STREAM, b'"messages":4'),
     "CONSUMER.CREATE.S.c as it is": (
         {"stream_name": "S", "config": CONSUMER},

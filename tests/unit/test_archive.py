@@ -11,6 +11,9 @@ from jsserver.instances.recovery import NotRestorable
 from tests.client.archives import Files, archive_of
 
 from .api_server import stub_hash
+from .power_cut import PowerCut, power_cut
+
+__all__ = ["power_cut"]
 
 META: Files = {"meta.inf": b"{}", "meta.sum": b""}
 CONSUMER: Files = {"obs/c/meta.inf": b"{}", "obs/c/meta.sum": b""}
@@ -69,3 +72,10 @@ def test_files_have_the_room_that_there_is(tmp_path: Path) -> None:
         unpacked(tmp_path / "b", META | blocks, room=9)
     empty = {"msgs/1.blk": b""}
     assert unpacked(tmp_path / "c", META | empty, room=0) == {*empty}
+
+
+def test_what_is_unpacked_is_there_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
+    files = META | CONSUMER | {"msgs/1.blk": b"block", "obs/c/o.dat": b"state"}
+    for name in unpacked(tmp_path / "S", files):
+        path = tmp_path / "S" / name
+        assert power_cut.whole(path) == path.read_bytes(), name
