@@ -14,6 +14,8 @@ from tests.mutants.tree import Tree
 #: Tests that run together: the more have passed, the more at once.
 FIRST_SECONDS = 4.0
 FIRST_TESTS = 30
+#: Mutants that a test meets which is about them.
+FEW = 20
 #: What a run may take beyond what its tests took when they were recorded.
 GRACE_SECONDS = 40.0
 GRACE_TIMES = 4.0
@@ -114,13 +116,15 @@ class Judge:
 
     def _portions(self, mutant: Mutant, able: list[str]) -> Iterator[tuple[list[str], float]]:
         """Tests with their seconds, in growing portions, and no more than the seconds that one
-        mutant may cost. Units first, since they start no server; a dropped sync shows in tests of
-        faults. Then those that killed others of this file, then the quickest."""
+        mutant may cost. First those that meet few mutants, so are about this one. Then units, since
+        they start no server; a dropped sync shows in tests of faults. Then those that killed others
+        of this file, then the quickest."""
         told = {name: place for place, name in enumerate(self.killers[mutant.path])}
         likely = "tests/fault/" if mutant.kind == "durability" else "tests/unit/"
 
-        def order(name: str) -> tuple[bool, int]:
-            return not name.startswith(likely), told.get(name, len(told))
+        def order(name: str) -> tuple[bool, bool, int]:
+            many = len(self.reach.tests[name].reached) > FEW
+            return many, not name.startswith(likely), told.get(name, len(told))
 
         left = sorted((name for name in able if name not in self.unreliable), key=order)
         most, count, total = FIRST_SECONDS, FIRST_TESTS, 0.0
