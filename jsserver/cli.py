@@ -114,7 +114,7 @@ Usage: {program} [options]
        {program} version | help | bench
        {program} check -c <file> [--json]
        {program} consumer waits | pending | release | redrive
-       {program} store check | dump | du
+       {program} store check | dump | du | repair
        {program} spark archive | replay | verify | compact | expire | report | check
 
 Server options:

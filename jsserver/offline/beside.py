@@ -21,7 +21,7 @@ NOTE, WARNING, DAMAGE = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
 
 _STREAM = re.compile(
     r"meta\.(inf|sum|key)(\.tmp)?|msgs|obs|batches|sources\.db|subjects\.jsd|sequence\.jsr"
-    r"|consumers\.log|\.del-store"
+    r"|consumers\.log|\.del-store|quarantine-.*"
 )
 _MESSAGES = re.compile(r"[0-9]{1,18}\.(blk|key|jsx)|index\.db|thw\.db|sched\.db|checkpoint\.jss")
 _CONSUMER = re.compile(r"meta\.(inf|sum|key)(\.tmp)?|o\.dat")

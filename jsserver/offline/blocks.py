@@ -135,6 +135,12 @@ def read(path: Path, number: int, stream: str, encrypted: bool) -> Block:
     return block
 
 
+def of_bytes(data: bytes, number: int, stream: str) -> Block:
+    """A block of these plain bytes."""
+    rows = block_rows(key_of(f"{stream}-{number}"), data)
+    return Block(number, len(data), data, _rows=rows)
+
+
 def unpack(raw: bytes) -> bytes:
     """The plain bytes of a compressed block; ValueError."""
     if len(raw) < 5 + TAIL or raw[3] != 1:

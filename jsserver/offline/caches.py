@@ -314,3 +314,14 @@ def _is_line(line: bytes, key: bytes, magic: int) -> bool:
         and _LINE.unpack(line)[0] == magic
         and _LINE.unpack(line)[3] == hh64(key, line[:24])
     )
+
+
+def reserve_lines(number: int, upto: int, floor: int, key: bytes) -> bytes:
+    """The bytes of a sequence.jsr that says so."""
+    lines = [(_RESERVE_MAGIC, number, upto)]
+    lines.insert(number % 2, (_RESERVE_MAGIC, number + 1, upto))
+    lines.sort(key=lambda line: line[1] % 2)
+    if floor:
+        lines.append((_FLOOR_MAGIC, floor, 0))
+    packed = (struct.pack("<QQQ", *line) for line in lines)
+    return b"".join(line + _END.pack(hh64(key, line)) for line in packed)

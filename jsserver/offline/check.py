@@ -20,6 +20,7 @@ from .removed import Removed, ranges, shown
 from .wheels import Wheels
 
 NOTE, WARNING, DAMAGE = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
+RECORD_MAX = 1 << 25
 SHOWN_MISSING = 1 << 20
 """Missing sequences of a block that are named one by one."""
 
@@ -301,7 +302,7 @@ class StreamCheck:
         for row, before in bad:
             at, size = row[0], row[3]
             is_end = at + size == len(look.block.plain) and look.is_last
-            if is_end and self._may_be_torn(look, row):
+            if is_end and may_be_torn(look.block, row):
                 self.say(NOTE, "tail", path, "a write that never ended", at, size)
                 continue
             lost = ""
@@ -311,15 +312,6 @@ class StreamCheck:
                 lost = f"those behind {before}"
             self.say(DAMAGE, "record", path, "no good record", at, size, lost)
         bad.clear()
-
-    def _may_be_torn(self, look: Look, row: Row) -> bool:
-        """Whether bytes at the end of the last block are what a kill leaves of one write: a record
-        that goes on behind the end of the file."""
-        data = look.block.plain[row[0] : row[0] + row[3]]
-        if len(data) < 4:
-            return True
-        claimed = int.from_bytes(data[:4], "little") & 0x7FFFFFFF
-        return blocks.SMALLEST <= claimed <= 1 << 25 and claimed > len(data)
 
     def _misfit(self, block: Block, row: Row, path: Path) -> None:
         mark = block.mark(row)
@@ -344,6 +336,16 @@ class StreamCheck:
         elif span.live_bytes != listed.size:
             what = f"its messages have {span.live_bytes} bytes, and {listed.size} in index.db"
             self.say(WARNING, "counts", path, what)
+
+
+def may_be_torn(block: Block, row: Row) -> bool:
+    """Whether damaged bytes at the end of the last block are what a kill leaves of one write: a
+    record that goes on behind the end of the file."""
+    data = block.plain[row[0] : row[0] + row[3]]
+    if row[0] + row[3] < len(block.plain):
+        return False
+    claimed = int.from_bytes(data[:4], "little") & 0x7FFFFFFF
+    return len(data) < 4 or len(data) < claimed <= RECORD_MAX
 
 
 def lengths_changed(block: Block, marker: Row) -> tuple[int, int] | None:

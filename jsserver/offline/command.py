@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -10,9 +11,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jsserver.cext.bytes import hh64
+from jsserver.cext.store import lock_directory
 from jsserver.instances.metafiles import MetaFiles
 
-from . import dumping, places, shows, usage
+from . import dumping, places, repair, shows, usage
 from .check import Report, StreamCheck
 from .findings import Finding, Findings, Severity
 from .places import Layout, NoStore, Place, Unreadable
@@ -218,6 +220,40 @@ def _form(options: argparse.Namespace) -> dumping.Form:
     return dumping.Form(options.json, options.raw, options.deleted, options.consumers)
 
 
+# ---- repair --------------------------------------------------------------------------------------
+
+
+def _repair(options: argparse.Namespace) -> int:
+    layout, chosen = _layout(options)
+    if user := places.server_on(layout.root):
+        raise Refused(f"{user} runs on this directory: stop it first")
+    with contextlib.ExitStack() as held:
+        if options.yes:
+            try:
+                held.callback(os.close, lock_directory(layout.root))
+            except BlockingIOError as error:
+                raise Refused(str(error.strerror)) from None
+        files = MetaFiles(hh64)
+        plans = [repair.plan(place, files) for place in chosen]
+        kept = [str(repair.carry_out(one)) for one in plans if one.steps and options.yes]
+    if options.json:
+        told = {"done": options.yes, "quarantine": kept}
+        streams = [one.as_dict(layout.root) for one in plans]
+        sys.stdout.write(json.dumps({**told, "streams": streams}, indent=2) + "\n")
+    else:
+        for one in plans:
+            for line in one.lines(layout.root):
+                sys.stdout.write(f"{line}\n")
+        for folder in kept:
+            sys.stdout.write(f"what was replaced is kept in {folder}\n")
+        if not any(one.steps for one in plans):
+            sys.stdout.write("nothing to do\n")
+        elif not options.yes:
+            sys.stdout.write("nothing was changed: --yes does it\n")
+    left = any(one.left for one in plans)
+    return FOUND if left or (not options.yes and any(one.steps for one in plans)) else SOUND
+
+
 # ---- the command line ----------------------------------------------------------------------------
 
 Command = Callable[[argparse.Namespace], int]
@@ -234,6 +270,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     check = _command(commands, "check", _check, "look for damage; nothing is changed")
     check.add_argument("--notes", action="store_true", help="also what is no fault")
+    mend = _command(commands, "repair", _repair, "contain damage, and keep what is good")
+    does = mend.add_mutually_exclusive_group()
+    does.add_argument("--yes", action="store_true", help="do it")
+    does.add_argument("--dry-run", action="store_true", help="only say what (the default)")
     _command(commands, "du", _du, "say what takes the room")
     dump = _command(commands, "dump", _dump, "show the messages of a stream")
     dump.add_argument("--from", dest="first", type=_sequence, default=0, metavar="SEQ")

@@ -14,6 +14,7 @@ STATE = "o.dat"
 
 _STATE_KEY = struct.pack("<4Q", 0x6A736572766572, 0x636F6E73756D6572, 0x6F2E646174, 1)
 _SECOND = 10**9
+_SEARCHED = 4096
 _ENTRY = struct.Struct("<IQ")
 _NUMBERS = {
     ord("D"): 4,
@@ -165,3 +166,24 @@ def _records(entry: bytes, made: Log) -> bool:
 def state_hash(data: bytes) -> int:
     """By which the log knows an o.dat."""
     return hh64(_STATE_KEY, data) if data else 0
+
+
+def mend(data: bytearray, at: int, size: int, key: bytes) -> bool:
+    """Whether one changed bit explains a place that is no entry: it is changed back then."""
+    for bit in range(min(size, _SEARCHED) * 8):
+        data[at + (bit >> 3)] ^= 1 << (bit & 7)
+        if entry_size(bytes(data[at : at + size]), 0, key) == size:
+            return True
+        data[at + (bit >> 3)] ^= 1 << (bit & 7)
+    return False
+
+
+def mend_state(data: bytes, hashes: set[int]) -> bytes | None:
+    """An o.dat with the one bit changed back that makes it a known one; None: there is none."""
+    changed = bytearray(data)
+    for bit in range(min(len(data), _SEARCHED) * 8):
+        changed[bit >> 3] ^= 1 << (bit & 7)
+        if state_hash(bytes(changed)) in hashes:
+            return bytes(changed)
+        changed[bit >> 3] ^= 1 << (bit & 7)
+    return None
