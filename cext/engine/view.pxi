@@ -159,6 +159,7 @@ cdef class PlaneView(EnvBox):
         """
         cdef Subscriptions search = Subscriptions()
         cdef SubSearch* w = &search.w
+        self.must_be_open()
         search.plane = self
         search.account = account
         search.texts = (matching, within, overlapping, queue)
