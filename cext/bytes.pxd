@@ -516,11 +516,11 @@ cdef extern from * nogil:
     """
     uint8_t base62(uint32_t v) noexcept         # a digit
 
-cdef inline void env_wait(Env* e, Cond* c) noexcept nogil:
-    # Waits for c without the engine lock.
+cdef inline void env_wait(Env* e, Cond* c, int64_t deadline) noexcept nogil:
+    # Waits for c without the engine lock, until the clock shows `deadline` at most.
     invariant(env_held(e), "who waits has the engine lock")
     lock_given(e)
-    e.system.wait(e.system.ctx, c, &e.lock.held, INT64_MAX)
+    e.system.wait(e.system.ctx, c, &e.lock.held, deadline)
     lock_taken(e)
 
 cdef inline int64_t env_clock(Env* e) noexcept nogil:

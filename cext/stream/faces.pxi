@@ -1,6 +1,10 @@
 # The face of a stream for the control plane: short calls under the lock, the GIL released. Nothing that was read is
 # made a Python object before the lock is let go.
 
+cdef enum:
+    LOOK_AGAIN = 100000000      # ns after which a wait sees whether the engine, which wakes nobody at its end, is closed
+
+
 cdef class StreamFace:
     """A stream for the control plane; times are nanoseconds since 1970, sizes bytes.
 
@@ -467,7 +471,8 @@ cdef class StreamFace:
                 store_settle(self.s.store, synced)
                 ticket = store_ticket(self.s.store)
             while open and store_durable_ticket(self.s.store) < ticket:
-                env_wait(self.box.env, &self.s.durable)
-                open = self.s != NULL and self.s.failed == 0        # others had the lock meanwhile
+                env_wait(self.box.env, &self.s.durable, env_clock(self.box.env) + LOOK_AGAIN)
+                self.box.leave()
+                open = self.enter()             # others had the lock meanwhile
             self.box.leave()
         self.check(open)
