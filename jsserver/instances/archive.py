@@ -17,6 +17,7 @@ from typing import Protocol
 from jsserver.cext.bytes import S2Stream, hh64, s2_encode, sha256
 
 from . import metafiles
+from .backend import StoreError
 from .metafiles import INF, SUM, MetaFiles
 from .recovery import NotRestorable
 from .running import CONSUMERS, FOLDERS, MESSAGES, Stream, encode_meta
@@ -37,7 +38,11 @@ PIECE = 1 << 18
 
 
 class Snapshot:
-    """The archive of a stream as it is now, made while it is read."""
+    """The archive of a stream as it is now, made while it is read.
+
+    StoreError where a purge or a limit takes the next messages and all before them first, as
+    nats-server ends it where a block is gone: whoever restores it shall not miss them unawares.
+    """
 
     def __init__(self, files: MetaFiles, stream: Stream, with_consumers: bool) -> None:
         self._files = files
@@ -70,6 +75,8 @@ class Snapshot:
         state, number = self._state, 0
         at = state.first_seq
         while at <= state.last_seq:
+            if self._stream.handle.state().first_seq > at:
+                raise StoreError(f"messages from {at} on were removed while they were read")
             number += 1
             key = sha256(f"{name}-{number}".encode())
             block, at = self._stream.handle.pack(key, at, state.last_seq, BLOCK)

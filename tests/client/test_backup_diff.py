@@ -292,3 +292,23 @@ def test_a_receiver_that_does_not_answer_is_given_up(servers: Servers) -> None:
         assert frames[4].status == "408 No Flow Response"
         asked["deliver_subject"] = "nobody.listens"
         assert "error" not in client.api("STREAM.SNAPSHOT.KEPT", asked)
+
+
+@pytest.mark.parametrize("which", ["ours", "peer"])
+def test_a_purge_meanwhile_ends_a_backup_with_an_error(servers: Servers, which: str) -> None:
+    """What is sent already does not pass for the whole stream."""
+    draw = random.Random(1)
+    with RawApp(pair(servers, which).port, timeout=30) as client:
+        assert "error" not in client.api("STREAM.CREATE.KEPT", CONFIG)
+        for _ in range(50):
+            client.request("kept.1", draw.randbytes(600_000))
+        inbox, sizes = client.inbox(), {"chunk_size": 64 << 10, "window_size": 64 << 10}
+        asked = client.api("STREAM.SNAPSHOT.KEPT", {"deliver_subject": inbox, **sizes})
+        assert asked["state"]["messages"] == 50
+        chunk = client.message()
+        assert client.api("STREAM.PURGE.KEPT")["purged"] == 50
+        while chunk.payload:
+            if chunk.reply:
+                client.publish(chunk.reply)
+            chunk = client.message()
+        assert chunk.status.startswith("500 ")
