@@ -18,6 +18,8 @@ cdef void conn_established(Conn* c, int rc) noexcept nogil:
     timer_cancel(&c.reactor.timers, &c.auth_timer)
     if c.transport.next != NULL and c.transport.next(c):
         coming_wait(c)
+        if not conn_admitted(c):
+            conn_throttled(c)
         return
     if c.ws != NULL and c.ws.state == WS_BELOW:
         ws_begin(c)
@@ -44,6 +46,16 @@ cdef void coming_wait(Conn* c) noexcept nogil:
 
 cdef int64_t greets_after(const Conn* c) noexcept nogil:
     return c.security.fallback if c.coming.hushed and c.security != NULL else 0
+
+
+cdef bint conn_admitted(Conn* c) noexcept nogil:
+    # Who comes to make a handshake and nothing else is counted, and refused, before it begins; others once it does. Behind a
+    # PROXY header, when that was read.
+    cdef Security* s = c.security
+    if c.approach != HANDSHAKING or c.ws != NULL or s.optional or greets_after(c):
+        return True
+    c.coming.admitted = s.admits(s)
+    return c.coming.admitted
 
 
 cdef bint greet_after_all(Conn* c) noexcept nogil:

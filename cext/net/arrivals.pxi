@@ -95,15 +95,6 @@ cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
     return 0
 
 
-cdef bint conn_admitted(Conn* c) noexcept nogil:
-    # Who comes to make a handshake and nothing else is counted, and refused, before it begins; others once it does.
-    cdef Security* s = c.security
-    if c.approach != HANDSHAKING or c.ws != NULL or s.optional or greets_after(c):
-        return True
-    c.coming.admitted = s.admits(s)
-    return c.coming.admitted
-
-
 cdef void accept_ready(Listener* s) noexcept nogil:
     cdef Engine* e = s.reactor.engine
     cdef sockaddr_storage addr

@@ -1,5 +1,7 @@
 """PROXY headers of both versions: what a proxy says of a client, the same at both servers."""
 
+import contextlib
+import select
 import socket
 import struct
 import time
@@ -195,3 +197,25 @@ def test_tls_is_available_behind_a_header(start: Start, site: Site) -> None:
         assert "PONG" in client.login()
     with connect(server, header) as client:
         client.until("PONG")
+
+
+def test_too_many_are_told_why_behind_the_header(start: Start, site: Site) -> None:
+    """Before their handshake, for whose beginning nobody waits."""
+    limited = site.config("connection_rate_limit: 1", more="proxy_protocol: true")
+    server = start(config=limited)
+    said = b"-ERR 'Connection throttling is active. Please try again later.'"
+    with contextlib.ExitStack() as stack:
+        # At most one of them is let in where a second ends between them.
+        clients = [stack.enter_context(RawClient(server.port)) for _ in range(8)]
+        for client in clients:
+            client.send(TAKEN["v1 TCP4"][0])
+        assert {client.frame().verb for client in clients} == {"INFO"}
+
+        def told() -> bool:
+            ready = [c for c in clients if select.select([c.socket], [], [], 0)[0]]
+            for client in ready:
+                assert [client.frame().line, client.frame().verb] == [said, "EOF"]
+                clients.remove(client)
+            return len(clients) <= 4
+
+        wait_until(told, "most are refused")
