@@ -51,13 +51,13 @@ cdef bint node_some(const PatternNode* at, SubCursor* c, int64_t* room, sub_fn f
 cdef const void* cursor_item(const Sublist* l, SubCursor* c) noexcept nogil:
     # What stands at the cursor's place, or else behind it in the same part.
     cdef uint64_t at = c.at
-    cdef const void* item
+    cdef const void* item = NULL
     if c.part == PART_LITERALS:
         item = table_next(&l.literals, &c.at)
     elif c.part == PART_EDGES:
         item = table_next(&l.patterns.edges, &c.at)
-    else:
-        item = &l.patterns.root if at == 0 else NULL
+    elif c.part == PART_ROOT and at == 0:
+        item = &l.patterns.root
     if c.at != at:
         c.set = 0
         c.inside = False
