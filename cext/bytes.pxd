@@ -41,10 +41,6 @@ cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept no
     return s.n >= n and memcmp(s.p, prefix, n) == 0
 
 
-cdef inline bytes span_bytes(Span s):
-    return (<const char*>s.p)[:s.n] if s.n else b""
-
-
 # Copies the span's bytes to at, behind which the next ones go, and has the span name the copy.
 cdef inline void place_text(uint8_t** at, Span* s) noexcept nogil:
     if s.n:

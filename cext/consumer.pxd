@@ -1,67 +1,17 @@
 """A consumer: where it stands in its stream, what is not yet acked, who waits for messages, and its state on disk."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memset
 
-from jsserver.cext.bytes cimport Bytes, Env, List, ListNode, Msg, Span, StrMap, Task, Timer, U64Map
+from jsserver.cext.bytes cimport Bytes, Env, List, ListNode, Msg, Span, StrMap, Task, Timer, U64Map, place_text
 from jsserver.cext.store cimport Filter, LastLook, Log, Store, Sweep, Wait
-from jsserver.cext.stream cimport EnvBox, IntakeFace, Stream, StreamPlace, Watcher
+from jsserver.cext.stream cimport (
+    ConfigTexts, EnvBox, IntakeFace, Stream, StreamPlace, Watcher, duration_of, place_array, place_texts, spans_room,
+)
 
 
-cdef enum:
-    DELIVER_ALL = 0
-    DELIVER_LAST = 1
-    DELIVER_NEW = 2
-    DELIVER_BY_SEQUENCE = 3
-    DELIVER_BY_TIME = 4
-    DELIVER_LAST_PER_SUBJECT = 5
-
-cdef enum:
-    ACK_NONE = 0
-    ACK_ALL = 1
-    ACK_EXPLICIT = 2
-    ACK_FLOW = 3            # as all, by what confirms flow control; never too late
-
-cdef enum:
-    PRIORITY_NONE = 0
-    PRIORITY_SORTED = 1     # prioritized: requests of lower numbers come first
-    PRIORITY_OVERFLOW = 2   # requests may wait until much is pending
-    PRIORITY_PINNED = 3     # one client gets all
-
-cdef struct ConsumerConfig:
-    Span name
-    bint durable
-    int deliver_policy      # DELIVER_*
-    uint64_t opt_start_seq
-    int64_t opt_start_time
-    int ack_policy          # ACK_*
-    int64_t ack_wait        # ns, likewise all durations
-    int64_t max_deliver     # -1: unlimited
-    const int64_t* backoff
-    uint32_t n_backoff
-    uint32_t n_filters      # 0: every message
-    const Span* filters
-    bint replay_original
-    uint64_t rate_limit     # bits per second; 0: none
-    uint32_t sample         # per cent of acks that make a metric
-    int64_t max_waiting
-    int64_t max_ack_pending  # <= 0: unlimited
-    bint headers_only
-    int64_t max_batch       # of one pull request; 0: any, likewise the next two
-    int64_t max_expires
-    int64_t max_bytes
-    Span deliver_subject    # empty: a pull consumer
-    Span deliver_group
-    bint flow_control
-    int64_t idle_heartbeat
-    int64_t inactive_threshold  # 0: never removed
-    bint mem_storage
-    bint direct             # of a mirror or source: it starts in the stream, whatever it asks for
-    int64_t pause_until     # wall clock; 0: not paused
-    int priority            # PRIORITY_*
-    uint32_t n_groups
-    const Span* groups      # each no longer than GROUP_MAX
-    int64_t pin_timeout
-    Span dead_subject       # where messages go that died; empty: nowhere
+include "consumer/options.pxi"
 
 
 # ---- what is delivered and not acked ---------------------------------------------------------------------
@@ -420,4 +370,4 @@ cdef class ConsumerHandle:
     cdef void end(self, bint delete) noexcept nogil
 
 # A stream opened for the engine: raises StoreError.
-cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object params, object directory)
+cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object prepared, object directory)

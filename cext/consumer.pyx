@@ -15,7 +15,7 @@ from jsserver.cext.bytes cimport (
     bytes_add, bytes_free, bytes_reserve, compare_u64, env_held, env_random, env_token, get_uv, header_get, hh64,
     inbound_fn, invariant, json_at_end, json_bool, json_enter_object, json_key_is, json_next_member, json_open,
     json_text, list_empty, list_first, list_head, list_insert, list_last, list_linked, list_owner, list_pop, list_prev,
-    list_push_back, list_push_front, list_remove, list_step, list_take, list_walk, place_text, put_u64, put_uv, span,
+    list_push_back, list_push_front, list_remove, list_step, list_take, list_walk, put_u64, put_uv, span,
     span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_matches, task_cancel, task_post,
     task_queued, timer_cancel, timer_set, u64map_del, u64map_each, u64map_free, u64map_get, u64map_put,
 )
@@ -30,7 +30,8 @@ from jsserver.cext.store cimport (
     StoreConfig, store_withhold, store_withhold_end, store_written,
 )
 from jsserver.cext.stream cimport (
-    RETAIN_INTEREST, EnvBox, IntakeFace, Stream, StreamConfig, StreamPlace, Watcher, add_span, add_text, add_u64,
+    FOREVER, RETENTION_INTEREST, ConfigTexts, EnvBox, IntakeFace, Stream, StreamPlace, Watcher, add_span,
+    add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, read_int, store_config, stream_activate,
     stream_answer, stream_answer_rest, stream_free, stream_give_store, stream_halt, stream_hidden, stream_keeps_all,
     stream_new, stream_purge, stream_release, stream_resume, stream_settle, stream_stop,
@@ -50,8 +51,6 @@ STATE_NAME = b"o.dat"
 
 cdef enum:
     SECOND = 1000000000
-
-cdef int64_t FOREVER = <int64_t>1 << 61     # longer durations are taken as this one, so that sums of times fit
 
 
 include "consumer/pending.pxi"

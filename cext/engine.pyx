@@ -16,7 +16,7 @@ from jsserver.cext.net cimport *
 from jsserver.cext.store cimport (
     committer_ballast, committer_free, committer_has_room, committer_new, committer_run, committer_stop,
 )
-from jsserver.cext.stream cimport BatchRoom, EnvBox, StreamFace, StreamPlace
+from jsserver.cext.stream cimport FOREVER, BatchRoom, EnvBox, StreamFace, StreamPlace
 
 from collections import namedtuple
 

@@ -1,10 +1,12 @@
 """A stream: publishing with its checks and acks, deduplication, interest, reads; and text helpers above it."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
 
 from jsserver.cext.bytes cimport (
     Bytes, Cond, Draft, Env, FileOps, JsonItem, List, ListNode, Msg, PatternNode, PatternTrie, Requests, Span, StrMap,
-    Task, Timer, Transform, U64Map, Usage, WholeSecond,
+    SubjectTransform, Task, Timer, Transform, U64Map, Usage, WholeSecond, place_text, transform_copy, transform_free,
 )
 from jsserver.cext.store cimport Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Wait
 
@@ -141,11 +143,6 @@ cdef enum AnswerKind:
     ANSWER_PUBLISH = 3      # of a publish
     ANSWER_DELETE = 4       # of the API, that a message is deleted
 
-cdef enum:
-    RETAIN_LIMITS = 0
-    RETAIN_INTEREST = 1
-    RETAIN_WORKQUEUE = 2
-
 cdef struct BatchRoom:
     # What the open batches of all streams may take; 0 stands for nats-server's defaults. And what they take.
     int64_t max_per_stream  # batches of a kind; likewise the next
@@ -157,47 +154,62 @@ cdef struct BatchRoom:
     uint64_t bytes          # staged
     void* system            # the account that hears of what becomes of them, too; NULL: there is none
 
-cdef struct StreamConfig:
-    Span name
-    Span directory          # of the stream; empty for memory storage
-    Span domain             # empty: none
-    Span account_hash       # eight characters, in the long form of ack subjects
-    Span origin             # of a mirror: whose direct gets it answers, too; empty: nobody's
-    const Span* subjects
-    uint32_t n_subjects
-    int retention           # RETAIN_*
-    int storage             # STORE_*
-    bint discard_new
-    bint discard_new_per
-    int64_t max_msgs        # -1: unlimited, likewise the next three
-    int64_t max_bytes
-    int64_t max_msgs_per
-    int64_t max_msg_size
-    int64_t max_age         # ns, 0: unlimited
-    int64_t window          # of deduplication, ns, 0: none
-    uint64_t first_seq
-    bint no_ack
-    bint early_acks         # they do not wait for the disk
-    bint allow_direct
-    bint allow_rollup
-    bint sealed
-    Transform* transform    # of the subjects that messages are stored under; NULL: none
-    Transform* republish    # where messages are published again, once they are stored; NULL: nowhere
-    bint republish_bare     # without their bodies
-    bint deny_delete
-    bint deny_purge
-    bint allow_atomic
-    bint allow_batched
-    bint allow_ttl
-    bint allow_counter
-    bint allow_schedules
-    int64_t marker_ttl      # of what stands for the last message of a subject that time has removed, ns; 0: nothing does
-    bint long_acks          # consumers' ack subjects with domain and account hash
-    int64_t max_payload     # the server's
-    Usage* account_usage    # NULL: not counted
+cdef struct StreamPlace:
+    # Where a stream is opened: what the engine knows and its configuration does not.
+    void* account
+    Span directory              # of the stream; empty for memory storage
+    Span domain                 # empty: none
+    Span account_hash           # eight characters, in the long form of ack subjects
+    bint long_acks              # consumers' ack subjects with domain and account hash
+    bint synced                 # as in StoreConfig
+    int64_t max_payload         # the server's
+    Usage* account_usage        # NULL: not counted
     Usage* server_usage
-    Requests* requests      # NULL: not counted
+    Requests* requests          # NULL: not counted
     BatchRoom* batch_room
+
+cdef extern from *:
+    """
+    static const int64_t FOREVER = (int64_t)1 << 61;
+    """
+    const int64_t FOREVER       # longer durations are taken as this one, so that sums of times fit
+
+cdef class ConfigTexts:
+    """What a configuration in C borrows: its texts, and the arrays of its lists."""
+    cdef list kept
+    cdef void* room(self, size_t n) except NULL
+    cdef Span one(self, str text) except *
+    cdef int many(self, object texts, const Span** to, uint32_t* n) except -1
+    cdef int durations(self, object given, const int64_t** to, uint32_t* n) except -1
+
+cdef inline int64_t duration_of(object given) except? -1:
+    return min(<int64_t>given, FOREVER)
+
+cdef inline Transform* transform_of(SubjectTransform given) except? NULL:
+    return NULL if given is None else given.t
+
+cdef inline size_t spans_room(const Span* spans, uint32_t n) noexcept nogil:
+    # What an array of spans and their texts take.
+    cdef size_t room = n * sizeof(Span)
+    cdef uint32_t i
+    for i in range(n):
+        room += spans[i].n
+    return room
+
+cdef inline const void* place_array(uint8_t** at, const void* array, size_t n) noexcept nogil:
+    # As place_text, of an array.
+    cdef void* to = at[0]
+    if n:
+        memcpy(to, array, n)
+    at[0] += n
+    return to
+
+cdef inline void place_texts(uint8_t** at, Span* spans, uint32_t n) noexcept nogil:
+    cdef uint32_t i
+    for i in range(n):
+        place_text(at, &spans[i])
+
+include "stream/options.pxi"
 
 cdef struct Stream
 
@@ -321,6 +333,8 @@ cdef struct Stream:
     Store* store            # NULL between stream_give_store and its end
     StreamConfig cfg        # its texts are in `texts`
     uint8_t* texts
+    StreamPlace place       # its texts are in `place_texts`
+    uint8_t* place_texts
     void** subs             # subscriptions of the subjects
     uint32_t n_subs
     void* direct[2]
@@ -363,8 +377,8 @@ cdef struct Stream:
     Cond durable            # signalled when something became durable
     void* consumers         # of the layer above: shared by the stream's consumers
 
-# Copies the configuration. NULL: no memory. The stream does not own the store.
-cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfig* cfg) noexcept nogil
+# Copies the configuration and the place. NULL: no memory. The stream does not own the store.
+cdef Stream* stream_new(Env* env, Store* store, const StreamConfig* cfg, const StreamPlace* place) noexcept nogil
 # Subscribes and serves. 0 | 1 what a crash had left to be removed was: store_written, without the lock, before anybody sees it |
 # -1 no memory (then nothing is subscribed)
 cdef int stream_activate(Stream* s) noexcept nogil
@@ -385,7 +399,7 @@ cdef void stream_halt(Stream* s, int error) noexcept nogil
 cdef void stream_resume(Stream* s) noexcept nogil
 # Why the stream's store takes no change: a text for clients.
 cdef void stream_reason(const Stream* s, char* text, size_t room) noexcept nogil
-cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil
+cdef void store_config(const StreamConfig* cfg, const StreamPlace* place, StoreConfig* to) noexcept nogil
 cdef void stream_free(Stream* s) noexcept nogil
 # Publishes m into the stream, under m.subject; m.reply gets the PubAck. Always 1.
 cdef int stream_publish(Stream* s, const Msg* m) noexcept nogil
@@ -440,19 +454,6 @@ cdef uint64_t stream_hidden(Stream* s, const Filter* filter, uint64_t start) noe
 
 # ---- the Python faces -----------------------------------------------------------------------------------------
 
-cdef struct StreamPlace:
-    # Where a stream is opened: what the engine knows and its parameters do not.
-    void* account
-    Span domain
-    Span account_hash
-    bint long_acks
-    int64_t max_payload
-    Usage* account_usage
-    Usage* server_usage
-    Requests* requests
-    BatchRoom* batch_room
-    bint synced                 # as in StoreConfig
-
 cdef struct Copied:
     # A record copied out of the store.
     uint64_t seq
@@ -484,13 +485,10 @@ cdef class StreamFace:
     """A stream for the control plane."""
     cdef EnvBox box
     cdef Stream* s
-    cdef StreamPlace place
-    cdef bytes domain       # what place borrows
-    cdef bytes account_hash
     cdef bytes directory
     cdef object owner       # keeps what place and the stream point at
     # Opens the stream; raises StoreError. Called once, without the lock.
-    cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1
+    cdef int open(self, EnvBox box, const StreamPlace* place, object prepared, object directory) except -1
     # With the lock held: what lies in buffers above the store goes to it.
     cdef void flush(self) noexcept nogil
     # Takes the lock, which box.leave lets go. False: the stream is closed, and s is NULL. Only with the lock held is s

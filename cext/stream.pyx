@@ -16,7 +16,7 @@ from jsserver.cext.bytes cimport (
     env_lock, env_unlock, env_wait, header_get, invariant, json_at_end, json_bool, json_enter_array, json_enter_object,
     json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint, list_empty, list_first,
     list_owner, list_pop, list_push_front, list_remove, list_step, list_walk, low_bit, pattern_fn, patterns_match,
-    patterns_place, patterns_prune, place_text, put_fraction, put_time, put_u64, rune_size, span, span_bytes, span_c,
+    patterns_place, patterns_prune, place_text, put_fraction, put_time, put_u64, rune_size, span, span_c,
     span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal, subject_is_valid,
     subject_matches, table_hash, task_cancel, task_post, timer_cancel, timer_fn, timer_set, transform_copy,
     transform_free, transform_match, u64map_del, u64map_free, u64map_get, u64map_put,
@@ -25,8 +25,8 @@ from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_SHORT,
-    DAMAGE_TAIL, RM_AGE, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_TOO_LARGE,
-    ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
+    DAMAGE_TAIL, RM_AGE, STORE_FILE, STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK,
+    ST_TOO_LARGE, ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
     committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_ahead, store_append_at,
     store_back, store_batch, store_batch_end, store_close, store_copy, store_count_of, store_count_some,
     store_deleted, store_durable_seq, store_durable_ticket, store_error, store_expire, store_first_time, store_fits,

@@ -8,7 +8,7 @@ cdef enum:
 # ---- effects: each returns whether a double ack is answered ------------------------------------------------------
 
 cdef void ack_metric(Consumer* c, const Pending* e, const AckTokens* t) noexcept nogil:
-    if c.cfg.sample and (c.cfg.sample >= 100 or env_random(c.env) % 100 < c.cfg.sample):
+    if c.cfg.sample_percent and (c.cfg.sample_percent >= 100 or env_random(c.env) % 100 < c.cfg.sample_percent):
         advise(c, ADV_ACK_METRIC, t.sseq, t.dseq, t.deliveries, c.env.mono - e.sent, span(NULL, 0))
 
 
@@ -143,7 +143,7 @@ cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
     # False for a message that was never delivered.
     if t.sseq and undelivered(c, t.sseq):
         return False
-    if c.cfg.ack_policy == ACK_ALL:
+    if c.cfg.ack_policy == ACK_POLICY_ALL:
         ack_upto(c, t)
     else:
         ack_explicit(c, t, metric)
@@ -265,5 +265,5 @@ cdef int ack_inbound(void* target, const Msg* m) noexcept nogil:
 cdef int ack_long_inbound(void* target, const Msg* m) noexcept nogil:
     # $JS.ACK.<domain>.<account hash>.<stream>.<consumer>. ...
     cdef Consumer* c = <Consumer*>target
-    cdef uint32_t domain = c.s.cfg.domain.n if c.s.cfg.domain.n else 1
-    return ack_message(c, m, 8 + domain + 1 + c.s.cfg.account_hash.n + 1 + c.s.cfg.name.n + 1 + c.cfg.name.n + 1)
+    cdef uint32_t domain = c.s.place.domain.n if c.s.place.domain.n else 1
+    return ack_message(c, m, 8 + domain + 1 + c.s.place.account_hash.n + 1 + c.s.cfg.name.n + 1 + c.cfg.name.n + 1)

@@ -109,7 +109,7 @@ cdef void info_when_counted(Consumer* c, ConsumerInfo* before) noexcept nogil:
 cdef int place_begin(Consumer* c, uint64_t last) noexcept nogil:
     # By the last messages of a stream that ends there. 0 | -1 no memory
     c.next = last + 1
-    if c.cfg.deliver_policy == DELIVER_LAST:
+    if c.cfg.deliver_policy == DELIVER_POLICY_LAST:
         memset(&c.count.look, 0, sizeof(LastLook))
         c.count.phase = COUNT_LAST
         return 0
@@ -164,7 +164,7 @@ cdef void place_step(Consumer* c) noexcept nogil:
 cdef void place_done(Consumer* c) noexcept nogil:
     cdef StoreState state
     store_state(c.s.store, &state)
-    c.replay.on = c.cfg.replay_original and c.next <= state.last_seq
+    c.replay.on = c.cfg.replay_policy == REPLAY_POLICY_ORIGINAL and c.next <= state.last_seq
     c.replay.until = state.last_seq
     log_opened(c)
     count_pending(c)

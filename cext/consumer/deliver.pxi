@@ -61,7 +61,7 @@ cdef bint replay_waits(Consumer* c, const Record* r) noexcept nogil:
 
 
 cdef inline int64_t rate_burst(const Consumer* c) noexcept nogil:
-    return c.s.cfg.max_msg_size if c.s.cfg.max_msg_size > 0 else c.s.cfg.max_payload
+    return c.s.cfg.max_msg_size if c.s.cfg.max_msg_size > 0 else c.s.place.max_payload
 
 
 cdef void rate_start(Consumer* c) noexcept nogil:
@@ -71,7 +71,7 @@ cdef void rate_start(Consumer* c) noexcept nogil:
 
 
 cdef bint rate_waits(Consumer* c, int64_t cost) noexcept nogil:
-    cdef double rate = <double>c.cfg.rate_limit / 8
+    cdef double rate = <double>c.cfg.rate_limit_bps / 8
     cdef int64_t burst = rate_burst(c)
     if cost > burst:
         return False
@@ -127,7 +127,7 @@ cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
         flow_sent(c, cost)
         return True
     while True:
-        q = pull_for(c, cost) if c.cfg.priority <= PRIORITY_SORTED else pull_in_group(c, cost)
+        q = pull_for(c, cost) if c.cfg.priority_policy <= PRIORITY_POLICY_PRIORITIZED else pull_in_group(c, cost)
         if q == NULL:
             if c.pull.n_full:
                 pulls_wait_for_room(c)
@@ -135,7 +135,7 @@ cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
         m.dest = span(q.reply, q.n_reply)
         c.env.out.full = False
         c.pull.delivering = True
-        taken = send_pinned(c, m) if c.cfg.priority == PRIORITY_PINNED else c.env.out.send(c.env.out.ctx, m)
+        taken = send_pinned(c, m) if c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT else c.env.out.send(c.env.out.ctx, m)
         c.pull.delivering = False
         if taken < 0:
             return False
@@ -159,14 +159,14 @@ cdef bint deliver_record(Consumer* c, const Record* r, uint32_t deliveries, uint
     m.header = r.header
     m.data = r.data
     m.reply = span(reply, put_ack_subject(c, reply, r, deliveries, pending))
-    if c.cfg.headers_only:
+    if c.cfg.flags & CONSUMER_HEADERS_ONLY:
         if size_header(r, &b) < 0:
             bytes_free(&b)
             return False
         m.header = span(b.data, <uint32_t>b.n)
         m.data.n = 0
     cost[0] = <int64_t>m.subject.n + m.reply.n + m.header.n + m.data.n
-    if c.cfg.rate_limit and rate_waits(c, cost[0]):
+    if c.cfg.rate_limit_bps and rate_waits(c, cost[0]):
         sent = False
     else:
         c.s.lent = True
@@ -216,7 +216,7 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
         c.replay.ts = ts
         c.replay.on = seq < c.replay.until
     log_delivered(c, seq, dseq, 1)
-    if c.cfg.ack_policy == ACK_NONE:
+    if c.cfg.ack_policy == ACK_POLICY_NONE:
         c.floor_dseq = dseq
         c.floor_seq = seq
         if not stream_keeps_all(c.s):
@@ -284,7 +284,7 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
     if c.pending.queue.head:
         return deliver_again(c)
     if stalled(c):
-        if c.cfg.ack_policy == ACK_FLOW and not c.flow.asking:
+        if c.cfg.ack_policy == ACK_POLICY_FLOW_CONTROL and not c.flow.asking:
             flow_ask(c)
         stuck_note(c)
         return STEP_WAIT

@@ -14,71 +14,6 @@ ConsumerWait = namedtuple("ConsumerWait", "reason until number seq")
 PendingMessage = namedtuple("PendingMessage", "seq subject deliveries sent due queued")
 
 
-cdef class ConfigBuffers:
-    """What a ConsumerConfig borrows besides the parameters' own bytes."""
-    cdef Span* filters
-    cdef Span* groups
-    cdef int64_t* backoff
-
-    def __dealloc__(self):
-        free(self.filters)
-        free(self.groups)
-        free(self.backoff)
-
-
-cdef ConfigBuffers fill_consumer(ConsumerConfig* c, object p):
-    # Borrows from the parameters, which the caller keeps alive.
-    cdef ConfigBuffers b = ConfigBuffers()
-    cdef Py_ssize_t i
-    b.filters = <Span*>malloc((len(p.filters) + 1) * sizeof(Span))
-    b.backoff = <int64_t*>malloc((len(p.backoff) + 1) * sizeof(int64_t))
-    b.groups = <Span*>malloc((len(p.priority_groups) + 1) * sizeof(Span))
-    if b.filters == NULL or b.backoff == NULL or b.groups == NULL:
-        raise MemoryError()
-    for i in range(len(p.filters)):
-        b.filters[i] = span_of(p.filters[i])
-    for i in range(len(p.backoff)):
-        b.backoff[i] = min(<int64_t>p.backoff[i], FOREVER)
-    for i in range(len(p.priority_groups)):
-        b.groups[i] = span_of(p.priority_groups[i])
-    memset(c, 0, sizeof(ConsumerConfig))
-    c.filters = b.filters
-    c.n_filters = <uint32_t>len(p.filters)
-    c.backoff = b.backoff
-    c.n_backoff = <uint32_t>len(p.backoff)
-    c.name = span_of(p.name)
-    c.durable = p.durable
-    c.deliver_policy = int(p.deliver_policy)
-    c.opt_start_seq = p.opt_start_seq
-    c.opt_start_time = p.opt_start_time
-    c.ack_policy = int(p.ack_policy)
-    c.ack_wait = min(<int64_t>p.ack_wait, FOREVER)
-    c.max_deliver = p.max_deliver
-    c.replay_original = int(p.replay_policy) == 1
-    c.rate_limit = p.rate_limit
-    c.sample = p.sample_percent
-    c.max_waiting = p.max_waiting
-    c.max_ack_pending = p.max_ack_pending
-    c.headers_only = p.headers_only
-    c.max_batch = p.max_batch
-    c.max_expires = p.max_expires
-    c.max_bytes = p.max_bytes
-    c.deliver_subject = span_of(p.deliver_subject)
-    c.deliver_group = span_of(p.deliver_group)
-    c.flow_control = p.flow_control
-    c.idle_heartbeat = min(<int64_t>p.idle_heartbeat, FOREVER)
-    c.inactive_threshold = min(<int64_t>p.inactive_threshold, FOREVER)
-    c.mem_storage = p.mem_storage
-    c.direct = p.direct
-    c.pause_until = p.pause_until
-    c.priority = int(p.priority_policy)
-    c.groups = b.groups
-    c.n_groups = <uint32_t>len(p.priority_groups)
-    c.dead_subject = span_of(p.dead_subject)
-    c.pin_timeout = min(<int64_t>p.priority_timeout, FOREVER)
-    return b
-
-
 cdef object info_tuple(const ConsumerInfo* i):
     return ConsumerState(
         i.delivered_dseq, i.delivered_seq, i.delivered_ts, i.floor_dseq, i.floor_seq, i.floor_ts,
@@ -156,13 +91,14 @@ cdef class ConsumerHandle:
         """As state, at the time of its opening, last update or reset: before that led to a delivery."""
         return info_tuple(&self.changed)
 
-    def update(self, params, bint back=False) -> None:
+    def update(self, prepared, bint back=False) -> None:
         """back: as of streams."""
         cdef ConsumerConfig cfg
-        cdef ConfigBuffers b = fill_consumer(&cfg, params)
+        cdef ConfigTexts texts = ConfigTexts()
         cdef int rc = 0
         cdef bint open
         cdef Filter filter
+        consumer_config_fill(&cfg, prepared, texts)
         with nogil:
             rc = filter_init(&filter, cfg.filters, cfg.n_filters)
         if rc != ST_OK:

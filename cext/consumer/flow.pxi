@@ -24,7 +24,7 @@ cdef void flow_sent(Consumer* c, int64_t cost) noexcept nogil:
 
 
 cdef void flow_reset(Consumer* c) noexcept nogil:
-    c.flow.window = FLOW_WINDOW if c.cfg.flow_control else 0
+    c.flow.window = FLOW_WINDOW if c.cfg.flags & CONSUMER_FLOW_CONTROL else 0
     c.flow.unconfirmed = 0
     c.flow.asked = 0
     c.flow.asking = False

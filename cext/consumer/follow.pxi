@@ -34,7 +34,7 @@ cdef int follow_name(Consumers* k, Span* s, uint64_t id) noexcept nogil:
         return -1
     c.leader_id = <uint32_t>id
     c.role = ROLE_BEHIND
-    if c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT and resume != c.skip.resume:
+    if c.cfg.deliver_policy == DELIVER_POLICY_LAST_PER_SUBJECT and resume != c.skip.resume:
         count_stop(c)
         free(c.skip.seqs)
         c.skip.seqs = NULL

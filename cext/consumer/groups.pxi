@@ -8,8 +8,8 @@ cdef uint64_t PIN_OTHER = UINT64_MAX        # the pin of a request with the id o
 
 cdef bint is_group(const Consumer* c, const PullAsk* a) noexcept nogil:
     cdef uint32_t i
-    for i in range(c.cfg.n_groups):
-        if a.n_group > 0 and span_eq(c.cfg.groups[i], span(a.group, <uint32_t>a.n_group)):
+    for i in range(c.cfg.n_priority_groups):
+        if a.n_group > 0 and span_eq(c.cfg.priority_groups[i], span(a.group, <uint32_t>a.n_group)):
             return True
     return False
 
@@ -59,7 +59,7 @@ cdef void advise_pin(Consumer* c, int kind, Span text) noexcept nogil:
 
 
 cdef void pin_arm(Consumer* c) noexcept nogil:
-    timer_set(&c.env.timers, &c.timers[TIMER_PIN], c.env.mono + c.cfg.pin_timeout)
+    timer_set(&c.env.timers, &c.timers[TIMER_PIN], c.env.mono + c.cfg.priority_timeout)
 
 
 cdef void pin_take(Consumer* c, Pull* q) noexcept nogil:
@@ -151,7 +151,7 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
     cdef int turn
     while left and q != NULL:
         left -= 1
-        turn = turn_of_pinned(c, q) if c.cfg.priority == PRIORITY_PINNED else turn_of_overflow(c, q)
+        turn = turn_of_pinned(c, q) if c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT else turn_of_overflow(c, q)
         if q.expires and q.expires <= c.env.mono:
             pull_status(c, q, b"408 Request Timeout")
         elif q.full:
@@ -166,7 +166,7 @@ cdef Pull* pull_in_group(Consumer* c, int64_t cost) noexcept nogil:
         elif turn == TURN_NEVER:
             pull_status(c, q, b"423 Nats-Wrong-Pin-Id")
         elif heard(c, q):
-            anew = c.pin.number == 0 and c.cfg.priority == PRIORITY_PINNED and q.n_group > 0
+            anew = c.pin.number == 0 and c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT and q.n_group > 0
             if anew:
                 pin_take(c, q)
             if not q.has_bytes or cost <= q.bytes:
@@ -190,9 +190,9 @@ cdef void groups_changed(Consumer* c) noexcept nogil:
     # The configuration is another one: requests that wait follow it.
     cdef List waiting
     cdef Pull* q
-    if c.cfg.priority != PRIORITY_PINNED:
+    if c.cfg.priority_policy != PRIORITY_POLICY_PINNED_CLIENT:
         pin_end(c)
-    if c.cfg.priority != PRIORITY_SORTED:
+    if c.cfg.priority_policy != PRIORITY_POLICY_PRIORITIZED:
         return
     memset(&waiting, 0, sizeof(List))
     list_take(&waiting, &c.pull.all)

@@ -1,48 +1,5 @@
 # A consumer's life: its subscriptions, updates, pauses, and its end.
 
-# ---- configuration -----------------------------------------------------------------------------------------
-
-cdef uint8_t* consumer_config_take(ConsumerConfig* to, const ConsumerConfig* cfg) noexcept nogil:
-    # A copy whose backoff, filters, groups and texts lie in the allocation that is returned. NULL: no memory
-    cdef size_t n = cfg.name.n + cfg.deliver_subject.n + cfg.deliver_group.n + cfg.dead_subject.n
-    cdef uint32_t i
-    cdef uint8_t* texts
-    cdef uint8_t* at
-    cdef Span* filters
-    cdef Span* groups
-    for i in range(cfg.n_filters):
-        n += cfg.filters[i].n
-    for i in range(cfg.n_groups):
-        n += cfg.groups[i].n
-    texts = <uint8_t*>malloc(
-        n + cfg.n_backoff * sizeof(int64_t) + (cfg.n_filters + cfg.n_groups) * sizeof(Span) + 1)
-    if texts == NULL:
-        return NULL
-    at = texts
-    to[0] = cfg[0]
-    to.backoff = <const int64_t*>at
-    if cfg.n_backoff:
-        memcpy(at, cfg.backoff, cfg.n_backoff * sizeof(int64_t))
-    at += cfg.n_backoff * sizeof(int64_t)
-    filters = <Span*>at
-    at += cfg.n_filters * sizeof(Span)
-    groups = <Span*>at
-    at += cfg.n_groups * sizeof(Span)
-    for i in range(cfg.n_filters):
-        filters[i] = cfg.filters[i]
-        place_text(&at, &filters[i])
-    to.filters = filters
-    for i in range(cfg.n_groups):
-        groups[i] = cfg.groups[i]
-        place_text(&at, &groups[i])
-    to.groups = groups
-    place_text(&at, &to.name)
-    place_text(&at, &to.deliver_subject)
-    place_text(&at, &to.deliver_group)
-    place_text(&at, &to.dead_subject)
-    return texts
-
-
 # ---- beginning -------------------------------------------------------------------------------------------------
 
 cdef void timers_prepare(Consumer* c) noexcept nogil:
@@ -107,7 +64,7 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter
     c.id = k.next_id
     k.next_id += 1
     timers_prepare(c)
-    c.logged = logged and k.log != NULL and not cfg.mem_storage
+    c.logged = logged and k.log != NULL and not cfg.flags & CONSUMER_MEM_STORAGE
     c.texts = consumer_config_take(&c.cfg, cfg)
     if (c.texts == NULL or make_ack_prefix(c) < 0 or consumer_place(c, file) < 0
             or stream_watch(s, &c.watcher) < 0):
@@ -132,11 +89,11 @@ cdef int consumer_subscribe(Consumer* c) noexcept nogil:
     cdef bint ok
     c.subs[0] = subscribe_to(c, b"$JS.API.CONSUMER.MSG.NEXT.", False, b"", HEARS_REQUESTS, pull_inbound)
     ok = c.subs[0] != NULL
-    if ok and (c.cfg.ack_policy == ACK_ALL or c.cfg.ack_policy == ACK_EXPLICIT):
+    if ok and (c.cfg.ack_policy == ACK_POLICY_ALL or c.cfg.ack_policy == ACK_POLICY_EXPLICIT):
         c.subs[1] = subscribe_to(c, b"$JS.ACK.", False, b".*.*.*.*.*", HEARS_REQUESTS, ack_inbound)
         c.subs[2] = subscribe_to(c, b"$JS.ACK.", True, b".*.*.*.*.>", HEARS_REQUESTS, ack_long_inbound)
         ok = c.subs[1] != NULL and c.subs[2] != NULL
-    if ok and c.cfg.flow_control:
+    if ok and c.cfg.flags & CONSUMER_FLOW_CONTROL:
         # The stream that a consumer delivers into confirms too: with the ack of what it stored.
         c.subs[3] = subscribe_to(c, b"$JS.FC.", False, b".*", HEARS_FLOW, flow_inbound)
         c.subs[4] = subscribe_to(c, b"$JS.FC.", True, b".*", HEARS_FLOW, flow_inbound)
@@ -289,7 +246,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter,
     cdef bint filters = not same_filters(&c.cfg, cfg)
     cdef bint moved = (not span_eq(c.cfg.deliver_subject, cfg.deliver_subject)
                        or not span_eq(c.cfg.deliver_group, cfg.deliver_group))
-    cdef uint64_t rate = c.cfg.rate_limit
+    cdef uint64_t rate = c.cfg.rate_limit_bps
     cdef int rc = 0
     if texts == NULL:
         return -1
@@ -304,7 +261,7 @@ cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter,
         bound_changed(c, False)
     c.cfg = new
     c.texts = texts
-    if rate != new.rate_limit:
+    if rate != new.rate_limit_bps:
         rate_start(c)
     groups_changed(c)
     if filters:
@@ -356,7 +313,7 @@ cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
     led_forget(c)
     stream_unwatch(c.s, &c.watcher)
     if deleted:
-        if c.s.active and c.s.cfg.retention == RETAIN_INTEREST:
+        if c.s.active and c.s.cfg.retention == RETENTION_INTEREST:
             release_needed(c)
         log_deleted(c)
     list_remove(&c.node)

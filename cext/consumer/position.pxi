@@ -65,7 +65,8 @@ cdef uint64_t start_bound(const Consumer* c, uint64_t last) noexcept nogil:
     # How far it may be in a stream that ends there: one that begins at a sequence to come is in front of that.
     if c.dseq <= 1 and c.reset_to:
         return max(last, c.reset_to - 1)
-    if c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_BY_SEQUENCE and c.cfg.opt_start_seq and not c.cfg.direct:
+    if (c.dseq <= 1 and c.cfg.deliver_policy == DELIVER_POLICY_BY_START_SEQUENCE and c.cfg.opt_start_seq
+            and not c.cfg.flags & CONSUMER_DIRECT):
         return max(last, c.cfg.opt_start_seq - 1)
     return last
 

@@ -25,7 +25,7 @@ cdef void pull_sort_in(Consumer* c, Pull* q) noexcept nogil:
 
 
 cdef inline void pull_enqueue(Consumer* c, Pull* q) noexcept nogil:
-    if c.cfg.priority == PRIORITY_SORTED:
+    if c.cfg.priority_policy == PRIORITY_POLICY_PRIORITIZED:
         pull_sort_in(c, q)
     else:
         list_push_back(&c.pull.all, &q.node)

@@ -18,14 +18,14 @@ cdef bint ask_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
         refuse(c, reply, text)
     elif c.cfg.max_bytes > 0 and a.max_bytes > c.cfg.max_bytes:
         refuse_number(c, reply, b"409 Exceeded MaxRequestMaxBytes of ", c.cfg.max_bytes)
-    elif (a.min_pending or a.min_ack_pending) and c.cfg.priority != PRIORITY_OVERFLOW:
+    elif (a.min_pending or a.min_ack_pending) and c.cfg.priority_policy != PRIORITY_POLICY_OVERFLOW:
         refuse(c, reply, b"400 Bad Request - Not a Overflow Priority consumer")
-    elif a.n_id and c.cfg.priority != PRIORITY_PINNED:
+    elif a.n_id and c.cfg.priority_policy != PRIORITY_POLICY_PINNED_CLIENT:
         refuse(c, reply, b"400 Bad Request - Not a Pinned Client Priority consumer")
     elif a.priority < 0 or a.priority > 9:
         refuse(c, reply, b"400 Bad Request - Priority must be between 0 and 9")
     else:
-        return c.cfg.priority != PRIORITY_NONE and group_refused(c, a, reply)
+        return c.cfg.priority_policy != PRIORITY_POLICY_NONE and group_refused(c, a, reply)
     return True
 
 
@@ -115,7 +115,7 @@ cdef void pull_request(Consumer* c, Span reply, Span header, Span body) noexcept
     if a.expires:                               # less than none: over by now
         q.expires = c.env.mono + min(a.expires, FOREVER) if a.expires > 0 else 1
     q.heartbeat = min(a.heartbeat, FOREVER) if a.heartbeat > 0 else 0
-    if c.cfg.priority != PRIORITY_NONE:
+    if c.cfg.priority_policy != PRIORITY_POLICY_NONE:
         pull_take_group(c, q, &a)
     pull_enqueue(c, q)
     c.pull.n += 1

@@ -30,7 +30,7 @@ cdef void heartbeat_due(Timer* t, int64_t now) noexcept nogil:
     cdef int64_t due = c.push.sent + c.cfg.idle_heartbeat
     if due <= now:
         send_heartbeat(c, c.cfg.deliver_subject)
-        if c.cfg.ack_policy == ACK_FLOW and c.pending.n and not c.flow.asking:
+        if c.cfg.ack_policy == ACK_POLICY_FLOW_CONTROL and c.pending.n and not c.flow.asking:
             flow_ask(c)                         # whoever waits for more has acked what came
         due = now + c.cfg.idle_heartbeat
     timer_set(&c.env.timers, t, due)
@@ -58,7 +58,7 @@ cdef int flow_inbound(void* target, const Msg* m) noexcept nogil:
     c.flow.unconfirmed -= c.flow.asked
     c.flow.asked = 0
     c.flow.asking = False
-    if c.cfg.ack_policy == ACK_FLOW and m.header.n and not stands_still(c):
+    if c.cfg.ack_policy == ACK_POLICY_FLOW_CONTROL and m.header.n and not stands_still(c):
         flow_acked(c, m.header)
     c.flow.window = min(c.flow.window * 2, <int64_t>FLOW_WINDOW_MAX)
     wake_delivery(c)

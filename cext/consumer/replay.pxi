@@ -176,7 +176,7 @@ cdef void replay_delivered(Consumer* c, uint64_t sseq, uint64_t dseq, uint64_t d
     if sseq > c.delivered_seq:
         c.delivered_seq = sseq
         c.next = max(c.next, sseq + 1)
-        if c.cfg.ack_policy == ACK_NONE:
+        if c.cfg.ack_policy == ACK_POLICY_NONE:
             c.floor_dseq = dseq
             c.floor_seq = sseq
             return
@@ -241,7 +241,7 @@ cdef int replay_unknown(Consumer* c, uint8_t kind, uint64_t sseq) noexcept nogil
     end = min(sseq, state.last_seq)
     if kind == LOG_PASSED or kind == LOG_DEADLINE:
         end += 1                # its own as well
-    while c.cfg.ack_policy != ACK_NONE and seq < end:
+    while c.cfg.ack_policy != ACK_POLICY_NONE and seq < end:
         seq = store_next_seq(c.s.store, NULL if c.filter.all else &c.filter, seq)
         if seq == 0 or seq >= end:
             break

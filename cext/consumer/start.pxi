@@ -32,20 +32,21 @@ cdef int start_anew(Consumer* c) noexcept nogil:
     cdef int policy = c.cfg.deliver_policy
     store_state(c.s.store, &state)
     c.next = max(state.first_seq, <uint64_t>1)
-    if policy == DELIVER_LAST and state.msgs:
+    if policy == DELIVER_POLICY_LAST and state.msgs:
         if c.filter.all:
             c.next = state.last_seq
         else:
             rc = place_begin(c, state.last_seq)
-    elif policy == DELIVER_NEW:
+    elif policy == DELIVER_POLICY_NEW:
         c.next = state.last_seq + 1
-    elif policy == DELIVER_BY_SEQUENCE:
+    elif policy == DELIVER_POLICY_BY_START_SEQUENCE:
         c.next = max(c.next, c.cfg.opt_start_seq)
-    elif policy == DELIVER_BY_TIME:
+    elif policy == DELIVER_POLICY_BY_START_TIME:
         c.next = max(c.next, store_seq_at(c.s.store, c.cfg.opt_start_time))
-    elif policy == DELIVER_LAST_PER_SUBJECT and state.msgs and (c.s.cfg.max_msgs_per != 1 or filter_is_loose(&c.filter)):
+    elif (policy == DELIVER_POLICY_LAST_PER_SUBJECT and state.msgs
+          and (c.s.cfg.max_msgs_per_subject != 1 or filter_is_loose(&c.filter))):
         rc = place_begin(c, state.last_seq)
-    if c.cfg.direct:
+    if c.cfg.flags & CONSUMER_DIRECT:
         c.next = min(c.next, state.last_seq + 1)
     c.dseq = 1
     c.delivered_seq = c.next - 1
@@ -111,7 +112,7 @@ cdef int restore_log(Consumer* c, Replayed* r) noexcept nogil:
     if r.records.n == 0:
         return 0
     rc = consumer_replay(c, r)
-    if rc == 0 and c.cfg.deliver_policy == DELIVER_LAST_PER_SUBJECT and r.resume > c.delivered_seq + 1:
+    if rc == 0 and c.cfg.deliver_policy == DELIVER_POLICY_LAST_PER_SUBJECT and r.resume > c.delivered_seq + 1:
         rc = make_skip_list(c, r.resume - 1, c.delivered_seq)
     if rc == 0:
         return 1

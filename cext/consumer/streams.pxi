@@ -98,7 +98,7 @@ cdef class StreamHandle(IntakeFace):
         cdef Store* store
         cdef char err[256]
         cdef list opened = []
-        store_config(&old.cfg, &config)
+        store_config(&old.cfg, &old.place, &config)
         err[0] = 0
         with nogil:
             store = store_open(self.box.env, self.box.committer, &config, err, sizeof(err))
@@ -107,7 +107,7 @@ cdef class StreamHandle(IntakeFace):
         try:
             with nogil:
                 self.box.lock()
-                new = stream_new(old.env, old.account, store, &old.cfg)
+                new = stream_new(old.env, store, &old.cfg, &old.place)
                 self.box.leave()
             if new == NULL:
                 raise StoreError("out of memory")
@@ -245,13 +245,13 @@ cdef class StreamHandle(IntakeFace):
             raise StoreError((<bytes>err).decode("utf-8", "replace"))
         return 0
 
-    def open_consumer(self, params, directory, bint hold=False):
+    def open_consumer(self, prepared, directory, bint hold=False):
         """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say; of a stream in memory
         the directory is only read.
 
         hold: it delivers nothing before `begin`."""
         cdef ConsumerConfig cfg
-        cdef ConfigBuffers b = fill_consumer(&cfg, params)
+        cdef ConfigTexts texts = ConfigTexts()
         cdef StateFile file
         cdef Filter filter
         cdef bytes state
@@ -262,6 +262,7 @@ cdef class StreamHandle(IntakeFace):
         cdef Consumer* c
         cdef int rc = 0
         cdef bint open, more = True
+        consumer_config_fill(&cfg, prepared, texts)
         state, file.time = (b"", 0) if directory is None else read_state(self.box.env.files, directory)
         file.bytes = span_of(state)
         with self.opening:
@@ -364,8 +365,8 @@ cdef class StreamHandle(IntakeFace):
             write_states(self.box.env.files, [state for state in states if state is not None])
 
 
-cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object params, object directory):
+cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object prepared, object directory):
     # A stream opened for the engine. StoreError
     cdef StreamHandle h = StreamHandle()
-    h.open(box, place, params, directory)
+    h.open(box, place, prepared, directory)
     return h

@@ -5,17 +5,17 @@ cdef enum:
     ACK_PREFIX_MAX = ACK_SUBJECT_ROOM - 5 * 21
 
 
-cdef int add_ack_name(Bytes* b, const StreamConfig* s, bint long_form) noexcept nogil:
+cdef int add_ack_name(Bytes* b, const Stream* s, bint long_form) noexcept nogil:
     # What stands between $JS.ACK. (or $JS.FC.) and the consumer's name.
     if long_form:
-        if s.domain.n:
-            if add_span(b, s.domain) < 0:
+        if s.place.domain.n:
+            if add_span(b, s.place.domain) < 0:
                 return -1
         elif add_text(b, b"_") < 0:
             return -1
-        if add_text(b, b".") < 0 or add_span(b, s.account_hash) < 0 or add_text(b, b".") < 0:
+        if add_text(b, b".") < 0 or add_span(b, s.place.account_hash) < 0 or add_text(b, b".") < 0:
             return -1
-    if add_span(b, s.name) < 0:
+    if add_span(b, s.cfg.name) < 0:
         return -1
     return add_text(b, b".")
 
@@ -23,7 +23,7 @@ cdef int add_ack_name(Bytes* b, const StreamConfig* s, bint long_form) noexcept 
 cdef int make_ack_prefix(Consumer* c) noexcept nogil:
     cdef Bytes b
     memset(&b, 0, sizeof(Bytes))
-    if (add_text(&b, b"$JS.ACK.") < 0 or add_ack_name(&b, &c.s.cfg, c.s.cfg.long_acks) < 0
+    if (add_text(&b, b"$JS.ACK.") < 0 or add_ack_name(&b, c.s, c.s.place.long_acks) < 0
             or add_span(&b, c.cfg.name) < 0 or add_text(&b, b".") < 0 or b.n > ACK_PREFIX_MAX):
         bytes_free(&b)
         return -1
@@ -37,7 +37,7 @@ cdef void* subscribe_to(Consumer* c, const char* prefix, bint long_form, const c
     cdef Bytes b
     cdef void* sub = NULL
     memset(&b, 0, sizeof(Bytes))
-    if (add_text(&b, prefix) == 0 and add_ack_name(&b, &c.s.cfg, long_form) == 0 and add_span(&b, c.cfg.name) == 0
+    if (add_text(&b, prefix) == 0 and add_ack_name(&b, c.s, long_form) == 0 and add_span(&b, c.cfg.name) == 0
             and add_text(&b, suffix) == 0):
         sub = c.env.out.subscribe(c.env.out.ctx, c.s.account, span(b.data, <uint32_t>b.n), hears, fn, c)
     bytes_free(&b)

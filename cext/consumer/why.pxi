@@ -38,10 +38,12 @@ cdef int64_t wall_time(const Consumer* c, int64_t mono) noexcept nogil:
 cdef bint anybodys_turn(Consumer* c) noexcept nogil:
     cdef ListWalk all = list_walk(&c.pull.all)
     cdef Pull* q = pull_step(&all)
-    if c.cfg.priority <= PRIORITY_SORTED or is_push(c):
+    cdef int turn
+    if c.cfg.priority_policy <= PRIORITY_POLICY_PRIORITIZED or is_push(c):
         return True
     while q != NULL:
-        if (turn_of_pinned(c, q) if c.cfg.priority == PRIORITY_PINNED else turn_of_overflow(c, q)) == TURN_YES:
+        turn = turn_of_pinned(c, q) if c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT else turn_of_overflow(c, q)
+        if turn == TURN_YES:
             return True
         q = pull_step(&all)
     return False
@@ -87,7 +89,7 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
     elif c.pending.queue.head == 0 and c.num_pending <= 0:
         why_at_end(c, w)
     elif not anybodys_turn(c):
-        w.reason = WAITS_PIN if c.cfg.priority == PRIORITY_PINNED else WAITS_OVERFLOW
+        w.reason = WAITS_PIN if c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT else WAITS_OVERFLOW
 
 
 # ---- the log -------------------------------------------------------------------------------------------------------

@@ -340,7 +340,7 @@ cdef class AccountHandle:
 
     # ---- JetStream
 
-    def open_stream(self, directory, params, bint synced=False):
+    def open_stream(self, directory, prepared, bint synced=False):
         """Blocking. A StreamHandle, new or with what its directory holds (None for memory); StoreError."""
         cdef StreamPlace place
         cdef StreamFace handle
@@ -359,7 +359,7 @@ cdef class AccountHandle:
         else:
             place.account_usage = &self.a.storage
             place.server_usage = &self.plane.m.storage
-        handle = stream_handle(self.plane, &place, params, directory)
+        handle = stream_handle(self.plane, &place, prepared, directory)
         handle.owner = self
         return handle
 

@@ -214,7 +214,7 @@ cdef class DataPlane(PlaneView):
                 self.m.batches.max_per_stream = per_stream
                 self.m.batches.max_total = total
                 self.m.batches.max_size = size
-                self.m.batches.timeout = timeout
+                self.m.batches.timeout = min(timeout, FOREVER)
             env_unlock(self.env)
         self.check(open)
 

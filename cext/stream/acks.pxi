@@ -71,12 +71,13 @@ cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint
 
 cdef inline bint ack_goes(const Stream* s, uint64_t seq) noexcept nogil:
     # Whether it may be sent at once.
-    return (seq <= store_durable_seq(s.store) or s.cfg.early_acks) and s.acks.b.n == 0 and s.republished.b.n == 0
+    return ((seq <= store_durable_seq(s.store) or s.cfg.persist_mode == PERSIST_MODE_ASYNC)
+            and s.acks.b.n == 0 and s.republished.b.n == 0)
 
 
 cdef void pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept nogil:
     # Now, if the message is durable, otherwise in its turn.
-    if reply.n == 0 or s.cfg.no_ack:
+    if reply.n == 0 or s.cfg.flags & STREAM_NO_ACK:
         return
     if ack_goes(s, seq):
         send_pub_ack(s, reply, seq, duplicate)
@@ -88,7 +89,7 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     # When everything that was changed up to now is durable.
     cdef uint64_t ticket = store_ticket(s.store)
     cdef uint8_t room[ACK_ROOM]
-    if reply.n == 0 or s.cfg.no_ack:
+    if reply.n == 0 or s.cfg.flags & STREAM_NO_ACK:
         return
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         send_pub_ack(s, reply, seq, False)

@@ -42,11 +42,11 @@ cdef struct BatchMade:
 
 cdef int batch_taken(Stream* s, const Msg* m) noexcept nogil:
     # Whether the stream takes any message like this now. 0 goes on, 1 has been answered
-    if s.cfg.sealed:
+    if s.cfg.flags & STREAM_SEALED:
         return publish_failed(s, m, &ERR_STREAM_SEALED)
     if server_full(s):
         return publish_failed(s, m, &ERR_INSUFFICIENT_RESOURCES)
-    if over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
+    if over(s.place.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
         return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
     if s.cfg.max_msg_size >= 0 and <int64_t>m.header.n + m.data.n > s.cfg.max_msg_size:
         return publish_failed(s, m, &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM)
@@ -123,7 +123,7 @@ cdef Judged judge_id(Stream* s, BatchDiff* d, const Msg* m, Span id, uint64_t* s
     seq[0] = 0
     if strmap_get(&d.ids, id) != NULL:
         return JUDGED_DUPLICATE
-    if s.cfg.window > 0:
+    if s.cfg.duplicate_window > 0:
         dedupe_read(s)
         if dedupe_find(&s.dedupe, id, seq) or (s.staging != NULL and overlay_id(s.staging, id, seq)):
             return JUDGED_DUPLICATE
@@ -183,7 +183,7 @@ cdef Judged judge_claims(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders
         return JUDGED_REFUSED
     if h.stream.n and not span_eq(h.stream, s.cfg.name):
         return refused(publish_failed(s, m, &ERR_STREAM_NOT_MATCH))
-    if timed and not s.cfg.allow_ttl:
+    if timed and not s.cfg.flags & STREAM_ALLOW_MSG_TTL:
         return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED))
     if timed and not get_ttl(h.ttl, &ttl):
         return refused(publish_failed(s, m, &ERR_MESSAGE_TTL_INVALID))
@@ -206,15 +206,15 @@ cdef Judged judge_room(Stream* s, BatchDiff* d, const Msg* m, const PubHeaders* 
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages exceeded"))
     if s.cfg.max_bytes > 0 and <int64_t>state.bytes + d.bytes > s.cfg.max_bytes:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum bytes exceeded"))
-    if (s.cfg.discard_new_per and s.cfg.max_msgs_per > 0 and h.rollup.n == 0
-            and count_of(s, m.subject) + diff_count(d, m.subject) > <uint64_t>s.cfg.max_msgs_per):
+    if (s.cfg.flags & STREAM_DISCARD_NEW_PER_SUBJECT and s.cfg.max_msgs_per_subject > 0 and h.rollup.n == 0
+            and count_of(s, m.subject) + diff_count(d, m.subject) > <uint64_t>s.cfg.max_msgs_per_subject):
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages per subject exceeded"))
     return JUDGED_GOOD
 
 
 cdef inline bint batch_makes(const Stream* s) noexcept nogil:
     # Whether messages may be stored as others than they came.
-    return s.cfg.allow_counter or s.cfg.allow_schedules or s.cfg.marker_ttl > 0
+    return s.cfg.flags & (STREAM_ALLOW_MSG_COUNTER | STREAM_ALLOW_MSG_SCHEDULES) or s.cfg.subject_delete_marker_ttl > 0
 
 
 cdef Judged made_sizes(Stream* s, const Msg* m) noexcept nogil:
@@ -240,7 +240,7 @@ cdef Judged make_header(Stream* s, Msg* m, const PubHeaders* h, BatchMade* made)
     if rolled:
         rc = header_rolled(&made.header, m.header)
     elif h.ttl.n and get_ttl(h.ttl, &ttl) and too_short(s, ttl):
-        rc = header_with_ttl(&made.header, m.header, s.cfg.marker_ttl // SECOND)
+        rc = header_with_ttl(&made.header, m.header, s.cfg.subject_delete_marker_ttl // SECOND)
     else:
         return JUDGED_GOOD
     if rc < 0:
@@ -267,17 +267,17 @@ cdef Judged judge(Stream* s, BatchDiff* d, Msg* m, PubHeaders* h, const StoreSta
         made.header.n = 0
     if rc != ST_OK:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc)))
-    if h.schedule.n and h.rollup.n == 0 and s.cfg.allow_schedules:
+    if h.schedule.n and h.rollup.n == 0 and s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES:
         h.rollup = span_c(b"sub")               # there is one on a subject
     if m.header.n > 65535:
         return refused(publish_failed(s, m, &ERR_STREAM_HEADER_EXCEEDS_MAXIMUM))
     if asks:
         how = judge_claims(s, d, m, h, seq)
-    if how == JUDGED_GOOD and s.cfg.allow_counter:
+    if how == JUDGED_GOOD and s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         how = make_sum(s, m, h, made)
     if how == JUDGED_GOOD and asks:
         how = judge_order(s, d, m, h, state.last_seq + d.n)
-    if how == JUDGED_GOOD and asks and made != NULL and not s.cfg.allow_counter:
+    if how == JUDGED_GOOD and asks and made != NULL and not s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         how = make_header(s, m, h, made)
     if how != JUDGED_GOOD:
         return how
@@ -286,13 +286,13 @@ cdef Judged judge(Stream* s, BatchDiff* d, Msg* m, PubHeaders* h, const StoreSta
     d.bytes += <int64_t>store_size_of(s.store, m.subject, m.header, m.data)
     if d.by_subject and strmap_put(&d.subjects, m.subject, <void*><size_t>(diff_count(d, m.subject) + 1)) < 0:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
-    return judge_room(s, d, m, h, state) if s.cfg.discard_new else JUDGED_GOOD
+    return judge_room(s, d, m, h, state) if s.cfg.discard == DISCARD_NEW else JUDGED_GOOD
 
 
 cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t seq, Change* c) noexcept nogil:
     # What becomes of a message that passed.
     c.kind = CHANGE_MESSAGE
-    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
+    if s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, m.subject):
         c.kind = CHANGE_SKIP
     c.seq = seq
     c.ts = s.env.now

@@ -13,8 +13,8 @@ cdef struct AtomicBatch:
 
 cdef void atomic_close(AtomicBatch* b) noexcept nogil:
     cdef Stream* s = b.open.s
-    s.cfg.batch_room.bytes -= b.changes.n
-    s.cfg.batch_room.atomic -= 1
+    s.place.batch_room.bytes -= b.changes.n
+    s.place.batch_room.atomic -= 1
     bytes_free(&b.changes)
     batch_close(&s.batches.atomic, &b.open)
 
@@ -41,7 +41,7 @@ cdef int atomic_end(AtomicBatch* b, const Msg* m, const ApiError* error, const c
 
 
 cdef int64_t atomic_size_max(const Stream* s) noexcept nogil:
-    return at_most(s.cfg.batch_room.max_size, ATOMIC_SIZE)
+    return at_most(s.place.batch_room.max_size, ATOMIC_SIZE)
 
 
 cdef int too_many_messages(Stream* s, const Msg* m) noexcept nogil:
@@ -58,7 +58,7 @@ cdef bint is_too_many(const Stream* s, uint64_t number, bint eob) noexcept nogil
 cdef AtomicBatch* atomic_open(Stream* s, Span id, const ApiError** error) noexcept nogil:
     # NULL, with the error, when there can be no further one.
     cdef Batches* all = batches_of(s)
-    cdef BatchRoom* room = s.cfg.batch_room
+    cdef BatchRoom* room = s.place.batch_room
     cdef OpenBatch* b
     error[0] = &ERR_ATOMIC_PUBLISH_INCOMPLETE_BATCH
     if all == NULL:
@@ -76,7 +76,7 @@ cdef AtomicBatch* atomic_open(Stream* s, Span id, const ApiError** error) noexce
 cdef int atomic_stage(AtomicBatch* b, const Msg* m, const PubHeaders* h, bint rewrite) noexcept nogil:
     # ST_OK; ST_FULL: there is no room for it; or another ST_*
     cdef Stream* s = b.open.s
-    cdef BatchRoom* room = s.cfg.batch_room
+    cdef BatchRoom* room = s.place.batch_room
     cdef size_t was = b.changes.n
     cdef size_t size = sizeof(Staged) + <size_t>m.subject.n + m.header.n + m.data.n + h.msg_id.n
     cdef Change c
@@ -114,7 +114,7 @@ cdef int publish_atomic(Stream* s, const Msg* m, const PubHeaders* h) noexcept n
     cdef int rc
     if batch_taken(s, m):
         return 1
-    if not s.cfg.allow_atomic:
+    if not s.cfg.flags & STREAM_ALLOW_ATOMIC:
         return publish_failed(s, m, &ERR_ATOMIC_PUBLISH_DISABLED)
     if h.batch.n > BATCH_ID_MAX:
         return publish_failed(s, m, &ERR_ATOMIC_PUBLISH_INVALID_BATCH_ID)
@@ -153,7 +153,7 @@ cdef int publish_atomic(Stream* s, const Msg* m, const PubHeaders* h) noexcept n
         return atomic_end(b, m, &ERR_ATOMIC_PUBLISH_INCOMPLETE_BATCH, b"incomplete")
     if commits:
         return atomic_commit(b, m, eob)
-    if m.reply.n and not s.cfg.no_ack:
+    if m.reply.n and not s.cfg.flags & STREAM_NO_ACK:
         send_text(s, m.reply, NULL, 0)
     return 1
 
@@ -181,7 +181,7 @@ cdef int atomic_mark_last(AtomicBatch* b) noexcept nogil:
     b.changes.n = b.newest
     rc = staged_put(&b.changes, span(NULL, 0), &c, head.plain, span(NULL, 0))
     b.changes.n = b.changes.n if rc == 0 else was
-    b.open.s.cfg.batch_room.bytes += b.changes.n - was
+    b.open.s.place.batch_room.bytes += b.changes.n - was
     bytes_free(&copy)
     return rc
 
@@ -204,7 +204,7 @@ cdef void atomic_look_free(AtomicLook* look) noexcept nogil:
 
 cdef Judged atomic_make(Stream* s, AtomicLook* look, Msg* m, PubHeaders* h, const StoreState* state) noexcept nogil:
     # As it will be stored, and added to look.all next.
-    cdef size_t place = <size_t>strmap_get(&look.diff.sums, m.subject) if s.cfg.allow_counter else 0
+    cdef size_t place = <size_t>strmap_get(&look.diff.sums, m.subject) if s.cfg.flags & STREAM_ALLOW_MSG_COUNTER else 0
     cdef Staged head
     cdef Change c
     cdef Record before
@@ -218,7 +218,7 @@ cdef Judged atomic_make(Stream* s, AtomicLook* look, Msg* m, PubHeaders* h, cons
         look.made.before = &before
     how = judge(s, &look.diff, m, h, state, &seq, &look.made if look.makes else NULL)
     look.made.before = NULL
-    if (how == JUDGED_GOOD and s.cfg.allow_counter
+    if (how == JUDGED_GOOD and s.cfg.flags & STREAM_ALLOW_MSG_COUNTER
             and strmap_put(&look.diff.sums, m.subject, <void*>(look.all.n + 1)) < 0):
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
     return how
@@ -281,9 +281,9 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
     memset(&look, 0, sizeof(AtomicLook))
     memset(&h, 0, sizeof(PubHeaders))
     memset(&one, 0, sizeof(Msg))
-    look.diff.by_subject = b.by_subject or s.cfg.discard_new_per
+    look.diff.by_subject = b.by_subject or s.cfg.flags & STREAM_DISCARD_NEW_PER_SUBJECT != 0
     look.makes = batch_makes(s)
-    look.renames = s.cfg.transform != NULL
+    look.renames = s.cfg.subject_transform != NULL
     one.reply = m.reply
     while at < b.changes.n and how == JUDGED_GOOD:
         next = staged_at(&b.changes, at, &head, &reply, &c)
@@ -301,7 +301,7 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
     size[0] = look.size
     state.last_seq += look.diff.n
     if (look.makes or look.renames) and how == JUDGED_GOOD:
-        s.cfg.batch_room.bytes += look.all.n - b.changes.n
+        s.place.batch_room.bytes += look.all.n - b.changes.n
         bytes_free(&b.changes)
         b.changes = look.all
         memset(&look.all, 0, sizeof(Bytes))
@@ -346,7 +346,7 @@ cdef int atomic_commit(AtomicBatch* b, const Msg* m, bint eob) noexcept nogil:
         overlay_state(s.staging, &state)
     if atomic_judge(b, m, &state, &size) != JUDGED_GOOD:
         pass
-    elif over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
+    elif over(s.place.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
         publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
     elif s.staging != NULL:
         rc = atomic_restage(b, m.reply, span(more.data, <uint32_t>more.n))
@@ -356,7 +356,7 @@ cdef int atomic_commit(AtomicBatch* b, const Msg* m, bint eob) noexcept nogil:
         rc = changes_store(s, &b.changes, count, &end)
         if rc != ST_OK:
             store_refused(s, m, rc)
-        elif m.reply.n and not s.cfg.no_ack:
+        elif m.reply.n and not s.cfg.flags & STREAM_NO_ACK:
             pub_ack_more(s, m.reply, state.last_seq, 0, span(more.data, <uint32_t>more.n))
     atomic_close(b)
     bytes_free(&more)

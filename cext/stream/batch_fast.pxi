@@ -113,7 +113,7 @@ cdef Judged fast_judge(Stream* s, FastBatch* b, const FastReply* f, Msg* m, PubH
     cdef uint64_t size
     cdef Judged how
     memset(&d, 0, sizeof(BatchDiff))
-    d.by_subject = s.cfg.discard_new_per
+    d.by_subject = s.cfg.flags & STREAM_DISCARD_NEW_PER_SUBJECT != 0
     if s.staging != NULL and s.staging.n:
         last_id = span(s.staging.last_id.data, <uint32_t>s.staging.last_id.n)
     # the first one of a batch that is to have no gaps is refused as any publish is
@@ -123,7 +123,7 @@ cdef Judged fast_judge(Stream* s, FastBatch* b, const FastReply* f, Msg* m, PubH
         how = refused(publish_failed_with(s, m, &ERR_STREAM_WRONG_LAST_MSG_ID, last_id))
     if how == JUDGED_GOOD:
         size = <uint64_t>d.bytes
-        if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
+        if over(s.place.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
             how = refused(publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED))
     s.batches.judged = 0
     diff_free(&d)
@@ -167,7 +167,7 @@ cdef int publish_fast(Stream* s, const Msg* m, Span said) noexcept nogil:
     cdef FastBatch* b
     if batch_taken(s, m):
         return 1
-    if not s.cfg.allow_batched:
+    if not s.cfg.flags & STREAM_ALLOW_BATCHED:
         return publish_failed(s, m, &ERR_BATCH_PUBLISH_DISABLED)
     if not read_fast(said, &f):
         return publish_failed(s, m, &ERR_BATCH_PUBLISH_INVALID_PATTERN)
@@ -221,6 +221,6 @@ cdef int fast_take(Stream* s, FastBatch* b, const FastReply* f, const Msg* m, co
         fast_commit(s, b, m.reply)
         return 1
     b.committed = f.operation == FAST_COMMIT
-    if f.number == 1 and not s.cfg.no_ack and not b.committed:
+    if f.number == 1 and not s.cfg.flags & STREAM_NO_ACK and not b.committed:
         fast_say_flow(s, b, m.reply)
     return fast_store(s, b, f, m, h)

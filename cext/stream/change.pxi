@@ -50,14 +50,14 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
             republish(s, c, before)
         remember_id(s, c)
         message_entered(s, c.subject, c.seq)
-        if said == NULL and (s.timetable != NULL or s.cfg.allow_schedules):
+        if said == NULL and (s.timetable != NULL or s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES):
             read_headers(&h, c.header)
             said = &h
         if s.timetable != NULL:
             timetable_stored(s, c, said)
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 0, 1)
-        if s.cfg.allow_schedules:
+        if s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES:
             schedule_end(s, said)
     store_let(s.store)
     if rc == ST_OK:
@@ -79,7 +79,7 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 0, 0)
             stream_count_bytes(s)
-        if s.cfg.allow_schedules and c.header.n:
+        if s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES and c.header.n:
             read_headers(&h, c.header)
             schedule_end(s, &h)
             stream_count_bytes(s)

@@ -33,7 +33,7 @@ cdef int check_expected_stream(Stream* s, const Msg* m, const PubHeaders* h) noe
 
 cdef int check_ttl_allowed(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef int64_t ttl
-    if h.ttl.n and not s.cfg.allow_ttl and get_ttl(h.ttl, &ttl) and ttl:
+    if h.ttl.n and not s.cfg.flags & STREAM_ALLOW_MSG_TTL and get_ttl(h.ttl, &ttl) and ttl:
         return publish_failed(s, m, &ERR_MESSAGE_TTL_DISABLED)
     return 0
 
@@ -59,7 +59,7 @@ cdef int check_expected_sequence(Stream* s, const Msg* m, const PubHeaders* h, u
 
 cdef int check_duplicate(Stream* s, const Msg* m, const PubHeaders* h) noexcept nogil:
     cdef uint64_t seq
-    if h.msg_id.n and s.cfg.window > 0:
+    if h.msg_id.n and s.cfg.duplicate_window > 0:
         dedupe_read(s)
         if dedupe_find(&s.dedupe, h.msg_id, &seq):
             pub_ack(s, m.reply, seq, True)
@@ -82,7 +82,7 @@ cdef int check_rollup(Stream* s, const Msg* m, const PubHeaders* h) noexcept nog
     cdef Bytes text
     if h.rollup.n == 0:
         return 0
-    if not s.cfg.allow_rollup or s.cfg.deny_purge:
+    if not s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS or s.cfg.flags & STREAM_DENY_PURGE:
         return publish_failed_as(s, m, &ERR_STREAM_ROLLUP_FAILED, b"rollup not permitted")
     if key_is(h.rollup, b"sub") or key_is(h.rollup, b"all"):
         return 0
@@ -117,10 +117,10 @@ cdef int check_server_room(Stream* s, const Msg* m) noexcept nogil:
 
 cdef int check_account_room(Stream* s, const Msg* m) noexcept nogil:
     cdef uint64_t size
-    if s.cfg.account_usage == NULL:
+    if s.place.account_usage == NULL:
         return 0
     size = store_size_of(s.store, m.subject, m.header, m.data)
-    if over(s.cfg.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
+    if over(s.place.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
         return publish_failed(s, m, &ERR_ACCOUNT_RESOURCES_EXCEEDED)
     return 0
 
@@ -145,10 +145,10 @@ cdef uint64_t oldest_size(Stream* s, Span subject) noexcept nogil:
 
 cdef int check_stream_room(Stream* s, const Msg* m, const PubHeaders* h, const StoreState* state) noexcept nogil:
     # Of a stream that refuses what is new at its limits.
-    cdef bint full_subject = (s.cfg.max_msgs_per > 0
-                              and count_of(s, m.subject) >= <uint64_t>s.cfg.max_msgs_per)
+    cdef bint full_subject = (s.cfg.max_msgs_per_subject > 0
+                              and count_of(s, m.subject) >= <uint64_t>s.cfg.max_msgs_per_subject)
     cdef uint64_t size, freed = 0
-    if full_subject and s.cfg.discard_new_per and h.rollup.n == 0:
+    if full_subject and s.cfg.flags & STREAM_DISCARD_NEW_PER_SUBJECT and h.rollup.n == 0:
         return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages per subject exceeded")
     if s.cfg.max_msgs >= 0 and state.msgs >= <uint64_t>s.cfg.max_msgs and not full_subject:
         return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"maximum messages exceeded")
@@ -167,6 +167,6 @@ cdef int check_stream_room(Stream* s, const Msg* m, const PubHeaders* h, const S
 # ---- where it is stored ----------------------------------------------------------------------------------------------
 
 cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil:
-    if s.cfg.transform != NULL and transform_match(s.cfg.transform, s.env, subject[0], d):
+    if s.cfg.subject_transform != NULL and transform_match(s.cfg.subject_transform, s.env, subject[0], d):
         subject[0] = draft_span(d)
     return -1 if d.failed else 0

@@ -169,7 +169,7 @@ cdef int check_increment(Stream* s, const Msg* m, const PubHeaders* h) noexcept 
     cdef Number more
     if not get_number(h.incr, &more):
         return publish_failed(s, m, &ERR_MESSAGE_INCR_INVALID)
-    if not s.cfg.allow_counter:
+    if not s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         return publish_failed(s, m, &ERR_MESSAGE_INCR_DISABLED)
     if m.data.n:
         return publish_failed(s, m, &ERR_MESSAGE_INCR_PAYLOAD)
@@ -207,7 +207,7 @@ cdef const ApiError* counter_sum(Stream* s, const Msg* m, const PubHeaders* h, c
         return &ERR_MESSAGE_COUNTER_BROKEN
     if (rc != ST_OK and rc != ST_NOT_FOUND) or counter_text(body, header, m, now, more, sources) < 0:
         return &ERR_INSUFFICIENT_RESOURCES
-    if (<int64_t>body.n + (header.n if header.n else m.header.n) > s.cfg.max_payload or body.n > COUNTER_MAX):
+    if (<int64_t>body.n + (header.n if header.n else m.header.n) > s.place.max_payload or body.n > COUNTER_MAX):
         return &ERR_STREAM_MESSAGE_EXCEEDS_MAXIMUM
     return NULL
 
@@ -215,7 +215,7 @@ cdef const ApiError* counter_sum(Stream* s, const Msg* m, const PubHeaders* h, c
 cdef void counter_ack(Stream* s, Span reply, uint64_t seq, Span data) noexcept nogil:
     # With the value that is stored. Without memory there is no answer: whoever waits for it asks again.
     cdef Bytes tail
-    if reply.n == 0 or s.cfg.no_ack or data.n < 2:
+    if reply.n == 0 or s.cfg.flags & STREAM_NO_ACK or data.n < 2:
         return
     memset(&tail, 0, sizeof(Bytes))
     if add_text(&tail, b",") == 0 and bytes_add(&tail, data.p + 1, data.n - 2) == 0:

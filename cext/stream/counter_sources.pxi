@@ -130,7 +130,7 @@ cdef bint counter_add(Stream* s, Msg* m, Span stream, Span subject, Span increme
         return False
     if counted_header(&p.header, m.header, bytes_span(&p.more), bytes_span(&p.sums)) < 0:
         return False
-    if <int64_t>p.body.n + p.header.n > s.cfg.max_payload or p.body.n > COUNTER_MAX:
+    if <int64_t>p.body.n + p.header.n > s.place.max_payload or p.body.n > COUNTER_MAX:
         return False
     m.header = bytes_span(&p.header)
     m.data = bytes_span(&p.body)

@@ -71,7 +71,7 @@ cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil
         return -1
     d.n += 1
     if d.timer.pos == 0:
-        timer_set(&s.env.timers, &d.timer, head.at + s.cfg.window)
+        timer_set(&s.env.timers, &d.timer, head.at + s.cfg.duplicate_window)
     return 0
 
 
@@ -86,7 +86,7 @@ cdef void dedupe_expire(Timer* t, int64_t now) noexcept nogil:
         if d.n == 0:
             return
         memcpy(&head, d.ids.b.data + d.ids.head, sizeof(IdHead))
-        rest = head.at + s.cfg.window - now
+        rest = head.at + s.cfg.duplicate_window - now
         if rest > 0:
             timer_set(&s.env.timers, t, now + max(rest, DEDUPE_PAUSE))
             return
@@ -130,7 +130,7 @@ cdef void dedupe_free(Stream* s) noexcept nogil:
 cdef uint64_t dedupe_next(Stream* s) noexcept nogil:
     cdef Dedupe* d = &s.dedupe
     if d.read_at == 0:
-        d.read_at = max(store_seq_at(s.store, s.env.now - s.cfg.window), <uint64_t>1)
+        d.read_at = max(store_seq_at(s.store, s.env.now - s.cfg.duplicate_window), <uint64_t>1)
     return store_next_seq(s.store, NULL, d.read_at)
 
 
@@ -159,7 +159,7 @@ cdef void dedupe_piece(Stream* s) noexcept nogil:
 
 
 cdef inline bint ids_unread(const Stream* s) noexcept nogil:
-    return s.dedupe.unread != 0 and s.cfg.window > 0 and s.failed == 0
+    return s.dedupe.unread != 0 and s.cfg.duplicate_window > 0 and s.failed == 0
 
 
 cdef inline bint ids_wanted(const Stream* s) noexcept nogil:
@@ -173,7 +173,7 @@ cdef void dedupe_read(Stream* s) noexcept nogil:
 
 
 cdef void dedupe_window_changed(Stream* s) noexcept nogil:
-    if s.cfg.window <= 0:
+    if s.cfg.duplicate_window <= 0:
         dedupe_free(s)
         if s.dedupe.reading:
             task_post(&s.env.tasks, &s.dedupe.turn)
@@ -197,5 +197,5 @@ cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
     s.last_id.n = 0
     if c.id.n:
         bytes_add(&s.last_id, c.id.p, c.id.n)
-        if s.cfg.window > 0:
+        if s.cfg.duplicate_window > 0:
             dedupe_add(s, c.id, c.seq, c.ts)

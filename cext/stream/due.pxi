@@ -114,7 +114,7 @@ cdef void timetable_turn(Task* task) noexcept nogil:
 cdef int timetable_start(Stream* s) noexcept nogil:
     # If there is anything to do. 0 | -1 no memory
     cdef Timetable* t
-    if not (s.cfg.allow_ttl or s.cfg.allow_schedules) or s.timetable != NULL:
+    if not s.cfg.flags & (STREAM_ALLOW_MSG_TTL | STREAM_ALLOW_MSG_SCHEDULES) or s.timetable != NULL:
         return 0
     t = <Timetable*>calloc(1, sizeof(Timetable))
     if t == NULL:

@@ -2,7 +2,7 @@
 
 cdef inline uint64_t republished_upto(const Stream* s) noexcept nogil:
     # What may be seen.
-    return UINT64_MAX if s.cfg.early_acks else store_durable_seq(s.store)
+    return UINT64_MAX if s.cfg.persist_mode == PERSIST_MODE_ASYNC else store_durable_seq(s.store)
 
 
 cdef void republish_durable(Stream* s) noexcept nogil:

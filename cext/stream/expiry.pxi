@@ -13,11 +13,11 @@ cdef int marker_store(Stream* s, Span subject) noexcept nogil:
     if (add_text(&header, b"NATS/1.0\r\n") == 0
             and header_line(&header, b"Nats-Marker-Reason", span_c(b"MaxAge")) == 0
             and header_line(&header, b"Nats-TTL",
-                            span(text, put_duration(text, s.cfg.marker_ttl // SECOND * SECOND))) == 0
+                            span(text, put_duration(text, s.cfg.subject_delete_marker_ttl // SECOND * SECOND))) == 0
             and header_line(&header, b"Nats-Rollup", span_c(b"sub")) == 0 and add_text(&header, b"\r\n") == 0):
         store_state(s.store, &state)
         c.kind = CHANGE_MESSAGE
-        if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, subject):
+        if s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, subject):
             c.kind = CHANGE_SKIP
         c.seq = state.last_seq + 1
         c.ts = s.env.now
@@ -37,7 +37,7 @@ cdef int expire(Stream* s, uint64_t seq, bint bare) noexcept nogil:
     cdef int rc
     if subject.p == NULL:
         return ST_OK
-    if s.cfg.marker_ttl > 0 and not bare and store_count_of(s.store, subject) == 1:
+    if s.cfg.subject_delete_marker_ttl > 0 and not bare and store_count_of(s.store, subject) == 1:
         copy.n = 0
         if add_span(copy, subject) < 0:
             return ST_NO_MEMORY
@@ -54,7 +54,7 @@ cdef int age_due_now(Timetable* t, uint32_t* left) noexcept nogil:
     cdef bint bare
     cdef int rc = ST_OK
     t.age_due = INT64_MAX
-    while rc == ST_OK and s.cfg.allow_ttl and s.cfg.max_age > 0:
+    while rc == ST_OK and s.cfg.flags & STREAM_ALLOW_MSG_TTL and s.cfg.max_age > 0:
         seq = store_next_seq(s.store, NULL, t.aged)
         t.age_due = s.env.now if seq else INT64_MAX
         if seq == 0 or left[0] == 0:

@@ -41,44 +41,35 @@ cdef class StreamFace:
             self.refuse()
         return store_checked(rc)
 
-    cdef int open(self, EnvBox box, const StreamPlace* place, object params, object directory) except -1:
+    cdef int open(self, EnvBox box, const StreamPlace* place, object prepared, object directory) except -1:
         cdef StreamConfig c
+        cdef StreamPlace here = place[0]
         cdef StoreConfig sc
         cdef Store* store
         cdef Committer* committer = box.committer
+        cdef ConfigTexts texts = ConfigTexts()
         cdef char err[256]
-        cdef Span* subjects
         self.box = box
-        self.place = place[0]
-        self.domain = span_bytes(place.domain)
-        self.account_hash = span_bytes(place.account_hash)
         self.directory = os.fsencode(directory) if directory is not None else b""
-        memset(&c, 0, sizeof(StreamConfig))
-        subjects = <Span*>malloc((len(params.subjects) + 1) * sizeof(Span))
-        if subjects == NULL:
-            raise MemoryError()
-        try:
-            fill_config(&c, params, subjects)
-            fill_place(&c, self)
-            store_config(&c, &sc)
-            sc.synced = place.synced
-            err[0] = 0
-            with nogil:
-                store = store_open(box.env, committer, &sc, err, sizeof(err))
-            if store == NULL:
-                raise StoreError((<bytes>err).decode("utf-8", "replace"))
-            with nogil:
-                box.lock()
-                self.s = stream_new(box.env, place.account, store, &c)
-                if self.s == NULL:
-                    store_stop(store)
-                box.leave()
-                if self.s == NULL:
-                    store_close(store, False)
+        here.directory = span_of(self.directory)
+        stream_config_fill(&c, prepared, texts)
+        store_config(&c, &here, &sc)
+        sc.synced = place.synced
+        err[0] = 0
+        with nogil:
+            store = store_open(box.env, committer, &sc, err, sizeof(err))
+        if store == NULL:
+            raise StoreError((<bytes>err).decode("utf-8", "replace"))
+        with nogil:
+            box.lock()
+            self.s = stream_new(box.env, store, &c, &here)
             if self.s == NULL:
-                raise MemoryError()
-        finally:
-            free(subjects)
+                store_stop(store)
+            box.leave()
+            if self.s == NULL:
+                store_close(store, False)
+        if self.s == NULL:
+            raise MemoryError()
         return 0
 
     cdef void flush(self) noexcept nogil:
@@ -100,41 +91,33 @@ cdef class StreamFace:
         if rc < 0:
             raise StoreError("out of memory")
 
-    def update(self, params, bint back=False) -> None:
+    def update(self, prepared, bint back=False) -> None:
         """back: to what was in force before an update that failed; a stream that failed comes back with it."""
         cdef StreamConfig c
+        cdef ConfigTexts texts = ConfigTexts()
         cdef Stream* s
-        cdef bint open
         cdef int rc = 0, more = 0
-        cdef Span* subjects
-        memset(&c, 0, sizeof(StreamConfig))
-        subjects = <Span*>malloc((len(params.subjects) + 1) * sizeof(Span))
-        if subjects == NULL:
-            raise MemoryError()
-        try:
-            fill_config(&c, params, subjects)
-            fill_place(&c, self)
-            with nogil:
-                self.box.lock()
-                open = self.serves()
+        cdef bint open
+        stream_config_fill(&c, prepared, texts)
+        with nogil:
+            self.box.lock()
+            open = self.serves()
+            if open:
+                rc = stream_update(self.s, &c)
+                more = rc == 0
+            elif back and self.s != NULL:
+                open = True
+                rc = stream_take_config(self.s, &c)
+            s = self.s
+            self.box.leave()
+            while open and more > 0:        # others have their turns
+                open = self.enter() and self.s == s
                 if open:
-                    rc = stream_update(self.s, &c)
-                    more = rc == 0
-                elif back and self.s != NULL:
-                    open = True
-                    rc = stream_take_config(self.s, &c)
-                s = self.s
+                    more = stream_trim(s)
+                    rc = min(more, 0)
                 self.box.leave()
-                while open and more > 0:        # others have their turns
-                    open = self.enter() and self.s == s
-                    if open:
-                        more = stream_trim(s)
-                        rc = min(more, 0)
-                    self.box.leave()
-            self.check(open)
-            self.changed(rc)
-        finally:
-            free(subjects)
+        self.check(open)
+        self.changed(rc)
 
     def state(self):
         cdef StoreState st

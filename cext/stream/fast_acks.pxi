@@ -146,7 +146,7 @@ cdef void fast_pub_ack(Stream* s, const FastBatch* b, Span reply, uint64_t seq, 
 
 cdef void fast_close(FastBatch* b) noexcept nogil:
     cdef Stream* s = b.open.s
-    s.cfg.batch_room.fast -= 1
+    s.place.batch_room.fast -= 1
     batch_close(&s.batches.fast, &b.open)
 
 
@@ -168,7 +168,7 @@ cdef inline FastBatch* fast_find(Stream* s, Span id) noexcept nogil:
 cdef FastBatch* fast_open(Stream* s, const FastReply* f) noexcept nogil:
     # NULL: there can be no further one.
     cdef Batches* all = batches_of(s)
-    cdef BatchRoom* room = s.cfg.batch_room
+    cdef BatchRoom* room = s.place.batch_room
     cdef FastBatch* b
     if (all == NULL or all.fast.by_id.n >= at_most(room.max_per_stream, FAST_PER_STREAM)
             or room.fast >= at_most(room.max_total, FAST_TOTAL)):

@@ -153,11 +153,11 @@ cdef bint intake_judge(Intake* i, const Msg* m, const Delivery* t, Span subject)
         read_headers(&h, m.header)
     if s.failed or s.halted:
         return intake_refused(i, b"writing to disk failed")
-    if s.cfg.sealed:
+    if s.cfg.flags & STREAM_SEALED:
         return intake_refused(i, b"the stream is sealed")
-    if not i.mirror and h.msg_id.n and s.cfg.window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
+    if not i.mirror and h.msg_id.n and s.cfg.duplicate_window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
         return True
-    if i.mirror or not s.cfg.allow_counter:
+    if i.mirror or not s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         return intake_store(i, m, t, &h)
     sum = m[0]
     memset(&parts, 0, sizeof(CounterParts))
@@ -186,15 +186,15 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHead
     c.header = m.header
     c.data = m.data
     c.id = h.msg_id
-    if h.rollup.n and s.cfg.allow_rollup and not s.cfg.deny_purge:
+    if h.rollup.n and s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE:
         c.rollup = rollup_of(h.rollup)
-    if s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject):
+    if s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, m.subject):
         c.kind = CHANGE_SKIP
-    elif over(s.cfg.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
+    elif over(s.place.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
         return intake_refused(i, b"the account's limit is reached")
-    elif s.cfg.allow_ttl and h.ttl.n and not get_ttl(h.ttl, &ttl):
+    elif s.cfg.flags & STREAM_ALLOW_MSG_TTL and h.ttl.n and not get_ttl(h.ttl, &ttl):
         return intake_refused(i, b"its Nats-TTL is none")
-    elif s.cfg.discard_new and check_stream_room(s, m, h, &state):
+    elif s.cfg.discard == DISCARD_NEW and check_stream_room(s, m, h, &state):
         return intake_refused(i, b"the stream is full")
     publish_change(s, m, &c)
     return (s.failed == 0 and s.entered == c.seq) or intake_refused(i, b"the store does not take it")
@@ -452,8 +452,8 @@ cdef int intake_open(Stream* s, const IntakeConfig* cfg) noexcept nogil:
 
 cdef void serve_origin(Stream* s) noexcept nogil:
     # Once a mirror has caught up, where its configuration says so.
-    if s.cfg.origin.n and s.origin_direct[0] == NULL:
-        subscribe_direct(s, s.cfg.origin, s.origin_direct)
+    if s.cfg.mirror_direct.n and s.origin_direct[0] == NULL:
+        subscribe_direct(s, s.cfg.mirror_direct, s.origin_direct)
 
 
 # ---- where a source goes on ----------------------------------------------------------------------------------------

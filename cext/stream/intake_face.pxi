@@ -20,7 +20,7 @@ cdef class IntakeFace(StreamFace):
         try:
             for i in range(len(transforms)):
                 given = transforms[i]
-                all[i] = given_transform(given)
+                all[i] = transform_of(given)
             c.id = id
             c.mirror = mirror
             c.deliver = span_of(deliver)

@@ -33,9 +33,9 @@ cdef void ask(Stream* s, Telling* t, uint64_t seq) noexcept nogil:
 
 cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
     cdef Telling t
-    if s.cfg.retention == RETAIN_LIMITS:
+    if s.cfg.retention == RETENTION_LIMITS:
         return
-    if s.cfg.retention == RETAIN_INTEREST:
+    if s.cfg.retention == RETENTION_INTEREST:
         ask(s, &t, seq)
         if t.needed or s.consumer_missing:
             return
@@ -45,7 +45,7 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
 
 cdef void stream_settle(Stream* s, uint64_t start, bint all) noexcept nogil:
     cdef uint64_t* at = &s.settle_all if all else &s.settle_wanted
-    if s.cfg.retention == RETAIN_INTEREST and not s.consumer_missing:
+    if s.cfg.retention == RETENTION_INTEREST and not s.consumer_missing:
         start = max(start, <uint64_t>1)
         at[0] = min(at[0], start) if at[0] else start
         settle_turn(&s.settle)
@@ -69,7 +69,7 @@ cdef void settle_from(Stream* s, uint64_t* at, bint all, uint32_t* left) noexcep
 cdef void settle_turn(Task* t) noexcept nogil:
     cdef Stream* s = <Stream*>t.owner
     cdef uint32_t left = SETTLE_TURN
-    if s.cfg.retention != RETAIN_INTEREST:
+    if s.cfg.retention != RETENTION_INTEREST:
         s.settle_wanted = 0
         s.settle_all = 0
     settle_from(s, &s.settle_wanted, False, &left)
@@ -80,4 +80,4 @@ cdef void settle_turn(Task* t) noexcept nogil:
 
 
 cdef bint stream_keeps_all(const Stream* s) noexcept nogil:
-    return s.cfg.retention == RETAIN_LIMITS
+    return s.cfg.retention == RETENTION_LIMITS

@@ -2,45 +2,17 @@
 
 # ---- configuration -----------------------------------------------------------------------------------------
 
-cdef int config_take(StreamConfig* to, uint8_t** texts, const StreamConfig* cfg) noexcept nogil:
-    # A copy, to be freed by config_drop; its texts lie in one allocation: the subjects' spans, then all bytes. 0 | -1 no memory
-    cdef size_t n = cfg.name.n + cfg.directory.n + cfg.domain.n + cfg.account_hash.n + cfg.origin.n
-    cdef uint32_t i
-    cdef uint8_t* at
-    cdef Span* subjects
-    for i in range(cfg.n_subjects):
-        n += cfg.subjects[i].n
-    at = <uint8_t*>malloc(n + cfg.n_subjects * sizeof(Span) + 1)
+cdef int place_take(Stream* s, const StreamPlace* place) noexcept nogil:
+    # A copy with its texts. 0 | -1 no memory
+    cdef uint8_t* at = <uint8_t*>malloc(place.directory.n + place.domain.n + place.account_hash.n + 1)
     if at == NULL:
         return -1
-    texts[0] = at
-    to[0] = cfg[0]
-    to.transform = transform_copy(cfg.transform)
-    to.republish = transform_copy(cfg.republish)
-    if (to.transform == NULL and cfg.transform != NULL) or (to.republish == NULL and cfg.republish != NULL):
-        config_drop(to, texts)
-        return -1
-    subjects = <Span*>at
-    at += cfg.n_subjects * sizeof(Span)
-    for i in range(cfg.n_subjects):
-        subjects[i] = cfg.subjects[i]
-        place_text(&at, &subjects[i])
-    to.subjects = subjects
-    place_text(&at, &to.name)
-    place_text(&at, &to.directory)
-    place_text(&at, &to.domain)
-    place_text(&at, &to.account_hash)
-    place_text(&at, &to.origin)
+    s.place_texts = at
+    s.place = place[0]
+    place_text(&at, &s.place.directory)
+    place_text(&at, &s.place.domain)
+    place_text(&at, &s.place.account_hash)
     return 0
-
-
-cdef void config_drop(StreamConfig* cfg, uint8_t** texts) noexcept nogil:
-    transform_free(cfg.transform)
-    transform_free(cfg.republish)
-    free(texts[0])
-    cfg.transform = NULL
-    cfg.republish = NULL
-    texts[0] = NULL
 
 
 cdef int texts_prepare(Stream* s) noexcept nogil:
@@ -52,21 +24,21 @@ cdef int texts_prepare(Stream* s) noexcept nogil:
         return -1
     if add_text(&s.error_suffix, b",\"seq\":0}") < 0:
         return -1
-    if s.cfg.domain.n:
-        if (add_text(b, b",\"domain\":\"") < 0 or add_json_text(b, s.cfg.domain) < 0 or add_text(b, b"\"") < 0):
+    if s.place.domain.n:
+        if (add_text(b, b",\"domain\":\"") < 0 or add_json_text(b, s.place.domain) < 0 or add_text(b, b"\"") < 0):
             return -1
     if add_text(b, b",\"seq\":") < 0:
         return -1
     return 0 if b.n <= ACK_ROOM - ACK_TAIL else -1
 
 
-cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfig* cfg) noexcept nogil:
+cdef Stream* stream_new(Env* env, Store* store, const StreamConfig* cfg, const StreamPlace* place) noexcept nogil:
     cdef Stream* s = <Stream*>calloc(1, sizeof(Stream))
     cdef StoreState state
     if s == NULL:
         return NULL
     s.env = env
-    s.account = account
+    s.account = place.account
     s.store = store
     s.dedupe.timer.fn = dedupe_expire
     s.dedupe.timer.owner = s
@@ -78,11 +50,12 @@ cdef Stream* stream_new(Env* env, void* account, Store* store, const StreamConfi
     s.republish.fn = republish_turn
     s.republish.owner = s
     cond_init(&s.durable)
-    if config_take(&s.cfg, &s.texts, cfg) < 0 or texts_prepare(s) < 0:
+    s.texts = stream_config_take(&s.cfg, cfg)
+    if s.texts == NULL or place_take(s, place) < 0 or texts_prepare(s) < 0:
         stream_free(s)
         return NULL
     store_state(store, &state)
-    s.synced = store_is_synced(store) and not cfg.early_acks
+    s.synced = store_is_synced(store) and cfg.persist_mode != PERSIST_MODE_ASYNC
     s.shown = state.last_seq
     s.entered = state.last_seq
     store_listen(store, on_removed, on_durable, s)
@@ -136,7 +109,8 @@ cdef void stream_free(Stream* s) noexcept nogil:
     bytes_free(&s.last_id)
     watch_free(&s.watchers)
     free(s.subs)
-    config_drop(&s.cfg, &s.texts)
+    stream_config_drop(&s.cfg, s.texts)
+    free(s.place_texts)
     free(s)
 
 
@@ -178,7 +152,7 @@ cdef bint last_resume(Stream* s) noexcept nogil:
     store_state(s.store, &state)
     s.dedupe.unread = state.last_seq
     last_id_resume(s)
-    return s.cfg.allow_rollup and not s.cfg.deny_purge and rollups_finish(s)
+    return s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE and rollups_finish(s)
 
 
 cdef int stream_activate(Stream* s) noexcept nogil:
@@ -191,7 +165,7 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     if s.subs == NULL:
         return -1
     s.n_subs = s.cfg.n_subjects
-    if subscribe_messages(s) < 0 or (s.cfg.allow_direct and subscribe_direct(s, s.cfg.name, s.direct) < 0):
+    if subscribe_messages(s) < 0 or (s.cfg.flags & STREAM_ALLOW_DIRECT and subscribe_direct(s, s.cfg.name, s.direct) < 0):
         unsubscribe_all(s.env, s.subs, s.n_subs)
         unsubscribe_all(s.env, s.asked, 2)
         free(s.subs)
@@ -202,16 +176,16 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     return changed
 
 
-cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil:
+cdef void store_config(const StreamConfig* cfg, const StreamPlace* place, StoreConfig* to) noexcept nogil:
     memset(to, 0, sizeof(StoreConfig))
-    to.storage = cfg.storage
+    to.storage = STORE_MEMORY if cfg.storage == STORAGE_MEMORY else STORE_FILE
     to.name = cfg.name
-    to.directory = cfg.directory
+    to.directory = place.directory
     to.max_msgs = cfg.max_msgs
     to.max_bytes = cfg.max_bytes
-    to.max_age = 0 if cfg.allow_ttl else cfg.max_age        # the stream sees to it
-    to.max_msgs_per = cfg.max_msgs_per
-    to.trim = not cfg.discard_new
+    to.max_age = 0 if cfg.flags & STREAM_ALLOW_MSG_TTL else cfg.max_age        # the stream sees to it
+    to.max_msgs_per = cfg.max_msgs_per_subject
+    to.trim = cfg.discard != DISCARD_NEW
     to.first_seq = cfg.first_seq
     to.retention = cfg.retention
 
@@ -219,40 +193,40 @@ cdef void store_config(const StreamConfig* cfg, StoreConfig* to) noexcept nogil:
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     cdef StreamConfig new, old = s.cfg
     cdef StoreConfig limits
-    cdef uint8_t* texts
+    cdef uint8_t* texts = stream_config_take(&new, cfg)
     cdef void** subs = NULL
     cdef int rc
-    if config_take(&new, &texts, cfg) < 0:
+    if texts == NULL:
         return -1
     dedupe_finish(s)            # what waits was sent to the old one
     if s.active:
         subs = subscribe_all(s, &new)               # first the new ones: nothing is missed between
         if subs == NULL:
-            config_drop(&new, &texts)
+            stream_config_drop(&new, texts)
             return -1
         unsubscribe_all(s.env, s.subs, s.n_subs)
         free(s.subs)
         s.subs = subs
         s.n_subs = new.n_subjects
-    config_drop(&s.cfg, &s.texts)
+    stream_config_drop(&s.cfg, s.texts)
     s.texts = texts
     s.cfg = new
     batches_configured(s)
-    if old.window != new.window:
+    if old.duplicate_window != new.duplicate_window:
         dedupe_window_changed(s)
-    if s.active and old.allow_direct and not new.allow_direct:
+    if s.active and old.flags & STREAM_ALLOW_DIRECT and not new.flags & STREAM_ALLOW_DIRECT:
         unsubscribe_all(s.env, s.direct, 2)
-    elif s.active and new.allow_direct and not old.allow_direct and subscribe_direct(s, s.cfg.name, s.direct) < 0:
-        s.cfg.allow_direct = False
+    elif (s.active and new.flags & STREAM_ALLOW_DIRECT and not old.flags & STREAM_ALLOW_DIRECT
+          and subscribe_direct(s, s.cfg.name, s.direct) < 0):
+        s.cfg.flags &= ~<uint32_t>STREAM_ALLOW_DIRECT
         return -1
     if s.active and timetable_start(s) < 0:
-        s.cfg.allow_ttl = old.allow_ttl
-        s.cfg.allow_schedules = old.allow_schedules
+        s.cfg.flags ^= (s.cfg.flags ^ old.flags) & (STREAM_ALLOW_MSG_TTL | STREAM_ALLOW_MSG_SCHEDULES)
         return -1
-    if new.origin.n == 0:
+    if new.mirror_direct.n == 0:
         unsubscribe_all(s.env, s.origin_direct, 2)
     timetable_updated(s, &old)
-    store_config(&new, &limits)
+    store_config(&new, &s.place, &limits)
     rc = store_update(s.store, &limits)
     if old.retention != new.retention:
         stream_settle(s, 0, False)
@@ -269,10 +243,10 @@ cdef int stream_trim(Stream* s) noexcept nogil:
 cdef int stream_take_config(Stream* s, const StreamConfig* cfg) noexcept nogil:
     # What a stream that failed comes back with; nothing else changes.
     cdef StreamConfig new
-    cdef uint8_t* texts
-    if config_take(&new, &texts, cfg) < 0:
+    cdef uint8_t* texts = stream_config_take(&new, cfg)
+    if texts == NULL:
         return -1
-    config_drop(&s.cfg, &s.texts)
+    stream_config_drop(&s.cfg, s.texts)
     s.texts = texts
     s.cfg = new
     return 0
@@ -341,8 +315,8 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     if s.store != NULL:
         store_listen(s.store, NULL, NULL, NULL)
         store_listen_damage(s.store, NULL)
-    add_used(s.cfg.account_usage, -s.counted)
-    add_used(s.cfg.server_usage, -s.counted)
+    add_used(s.place.account_usage, -s.counted)
+    add_used(s.place.server_usage, -s.counted)
     s.counted = 0
     count_deleting(s, -s.deleting)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)
@@ -385,7 +359,7 @@ cdef void batches_free(Stream* s) noexcept nogil:
 
 cdef void batches_configured(Stream* s) noexcept nogil:
     # What the stream takes no more is dropped.
-    if s.batches != NULL and not s.cfg.allow_atomic:
+    if s.batches != NULL and not s.cfg.flags & STREAM_ALLOW_ATOMIC:
         atomic_drop_all(s)
-    if s.batches != NULL and not s.cfg.allow_batched:
+    if s.batches != NULL and not s.cfg.flags & STREAM_ALLOW_BATCHED:
         fast_drop_all(s)

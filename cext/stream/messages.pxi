@@ -221,7 +221,7 @@ cdef int delete_inbound(void* target, const Msg* m) noexcept nogil:
     cdef bint warm
     if is_audited(s):
         return LEFT
-    if not is_asked(s, m, KEYS_DELETE, &g) or s.cfg.sealed or s.cfg.deny_delete or answers_full(s):
+    if not is_asked(s, m, KEYS_DELETE, &g) or s.cfg.flags & (STREAM_SEALED | STREAM_DENY_DELETE) or answers_full(s):
         return LEFT_ALONE
     memset(&w, 0, sizeof(Wait))
     warm = store_warm(s.store, g.seq, &w)

@@ -38,7 +38,7 @@ cdef inline Span batch_id(const OpenBatch* b) noexcept nogil:
 
 
 cdef inline int64_t batch_silence(const Stream* s) noexcept nogil:
-    cdef int64_t ns = s.cfg.batch_room.timeout
+    cdef int64_t ns = s.place.batch_room.timeout
     return ns if ns > 0 else BATCH_SILENCE * <int64_t>SECOND
 
 
@@ -103,7 +103,7 @@ cdef void batch_abandoned(Stream* s, Span id, const char* reason) noexcept nogil
     # Told only when somebody listens.
     cdef Bytes b
     cdef Event e
-    cdef void* system = s.cfg.batch_room.system
+    cdef void* system = s.place.batch_room.system
     cdef Span subject
     cdef bint heard
     memset(&b, 0, sizeof(Bytes))

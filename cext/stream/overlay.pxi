@@ -256,7 +256,7 @@ cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept no
         t.last = c.seq
         o.msgs += 1
         o.bytes += <int64_t>store_size_of(s.store, c.subject, c.header, c.data)
-        while s.cfg.max_msgs_per > 0 and overlay_count(s, c.subject) > <uint64_t>s.cfg.max_msgs_per:
+        while s.cfg.max_msgs_per_subject > 0 and overlay_count(s, c.subject) > <uint64_t>s.cfg.max_msgs_per_subject:
             oldest_leaves(s, c.subject, t)
     if c.rollup == ROLLUP_ALL:
         while each != NULL:
@@ -283,7 +283,7 @@ cdef int overlay_add(Stream* s, Span reply, const Change* c, Span more) noexcept
     cdef size_t was = o.changes.n
     if t == NULL or staged_put(&o.changes, reply, c, False, more) < 0:
         return -1
-    if c.id.n and s.cfg.window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0:
+    if c.id.n and s.cfg.duplicate_window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0:
         o.changes.n = was
         return -1
     if c.kind == CHANGE_MESSAGE:

@@ -76,7 +76,7 @@ cdef int make_counted(Stream* s, Publish* p) noexcept nogil:
     cdef Bytes* body
     cdef Bytes* header
     cdef const ApiError* error
-    if not s.cfg.allow_counter:
+    if not s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         return 0
     body = publish_text(p)
     header = publish_text(p)
@@ -93,10 +93,10 @@ cdef int make_longer_ttl(Stream* s, Publish* p) noexcept nogil:
     # No message is gone before the marker that would stand for the one before it.
     cdef int64_t ttl
     cdef Bytes* b
-    if p.h.ttl.n == 0 or s.cfg.marker_ttl == 0 or not get_ttl(p.h.ttl, &ttl) or not too_short(s, ttl):
+    if p.h.ttl.n == 0 or s.cfg.subject_delete_marker_ttl == 0 or not get_ttl(p.h.ttl, &ttl) or not too_short(s, ttl):
         return 0
     b = publish_text(p)
-    if header_with_ttl(b, p.m.header, s.cfg.marker_ttl // SECOND) < 0:
+    if header_with_ttl(b, p.m.header, s.cfg.subject_delete_marker_ttl // SECOND) < 0:
         return publish_no_memory(s, p)
     publish_stored(p).header = b_span(b)
     p.longer = True
@@ -127,12 +127,12 @@ cdef int make_longer_ttl(Stream* s, Publish* p) noexcept nogil:
 #   check_stream_room           the stream refuses what is new at its limits
 
 cdef inline int check_sealed(Stream* s, const Msg* m) noexcept nogil:
-    return publish_failed(s, m, &ERR_STREAM_SEALED) if s.cfg.sealed else 0
+    return publish_failed(s, m, &ERR_STREAM_SEALED) if s.cfg.flags & STREAM_SEALED else 0
 
 
 cdef inline bint is_unwanted(Stream* s, const Msg* m) noexcept nogil:
     # Nobody is interested: the sequence is used up.
-    return s.cfg.retention == RETAIN_INTEREST and not watched(&s.watchers, m.subject)
+    return s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, m.subject)
 
 
 cdef int publish_refused(Stream* s, Publish* p) noexcept nogil:
@@ -162,7 +162,7 @@ cdef int publish_refused(Stream* s, Publish* p) noexcept nogil:
         rc = (check_account_room(s, p.m)
               or check_ttl(s, p.m, p.h)
               or make_longer_ttl(s, p)
-              or (s.cfg.discard_new and check_stream_room(s, p.m, p.h, &p.state)))
+              or (s.cfg.discard == DISCARD_NEW and check_stream_room(s, p.m, p.h, &p.state)))
     return rc
 
 
@@ -235,7 +235,7 @@ cdef int publish_now(Stream* s, const Msg* m) noexcept nogil:
             fast = imported_reply(m, room, IMPORTED_REPLY)
         if h.batch.n and fast.n == 0:
             return publish_atomic(s, m, &h)         # renamed at the commit
-    return publish_renamed(s, m, &h, fast) if s.cfg.transform != NULL else publish_named(s, m, &h, fast)
+    return publish_renamed(s, m, &h, fast) if s.cfg.subject_transform != NULL else publish_named(s, m, &h, fast)
 
 
 cdef int publish_named(Stream* s, const Msg* m, const PubHeaders* h, Span fast) noexcept nogil:

@@ -6,7 +6,7 @@ cdef void send_pub_error(Stream* s, Span reply, const ApiError* error, Span text
     if s.batches != NULL and fast_judged(s):
         fast_error(s, reply, error, text)
         return
-    if reply.n == 0 or s.cfg.no_ack:
+    if reply.n == 0 or s.cfg.flags & STREAM_NO_ACK:
         return
     memset(&b, 0, sizeof(Bytes))
     error_start(start, error)

@@ -37,7 +37,7 @@ cdef void republish_header(Stream* s, const Change* c, uint64_t before, Draft* d
     draft_add(d, text, put_time(text, c.ts, &s.second))
     draft_text(d, b"\r\nNats-Last-Sequence: ")
     draft_number(d, before)
-    if s.cfg.republish_bare:
+    if s.cfg.flags & STREAM_REPUBLISH_HEADERS_ONLY:
         draft_text(d, b"\r\nNats-Msg-Size: ")
         draft_number(d, c.data.n)
     draft_text(d, b"\r\n\r\n")
@@ -46,7 +46,7 @@ cdef void republish_header(Stream* s, const Change* c, uint64_t before, Draft* d
 cdef void republish_keep(Stream* s, const Change* c, Span dest, Span header) noexcept nogil:
     # Without memory, or room in the queue, it is not published: whoever listens sees a gap in the sequences.
     cdef RepublishHead h
-    cdef Span data = span(NULL, 0) if s.cfg.republish_bare else c.data
+    cdef Span data = span(NULL, 0) if s.cfg.flags & STREAM_REPUBLISH_HEADERS_ONLY else c.data
     cdef uint8_t* p = NULL
     if s.republished.b.n - s.republished.head <= REPUBLISH_MAX:
         p = fifo_add(&s.republished, sizeof(RepublishHead) + <size_t>dest.n + header.n + data.n)

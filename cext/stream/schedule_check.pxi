@@ -14,7 +14,7 @@ cdef const ApiError* schedule_wrong(Stream* s, const Msg* m, const PubHeaders* h
     cdef Schedule x
     cdef Pattern p
     cdef int64_t seconds
-    if not s.cfg.allow_schedules or s.timetable == NULL:
+    if not s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES or s.timetable == NULL:
         return &ERR_MESSAGE_SCHEDULES_DISABLED if h.schedule.n or not zone_exists(s.env.files, h.zone) else NULL
     if h.zone.p != NULL:
         z = zone_named(&s.timetable.zones, s.env.files, h.zone)
@@ -29,7 +29,7 @@ cdef const ApiError* schedule_wrong(Stream* s, const Msg* m, const PubHeaders* h
         return &ERR_MESSAGE_SCHEDULES_TTL_INVALID
     if x.rollup.n and not span_eq(x.rollup, span_c(b"sub")):
         return &ERR_MESSAGE_SCHEDULES_ROLLUP_INVALID
-    if x.ttl.n and not s.cfg.allow_ttl:
+    if x.ttl.n and not s.cfg.flags & STREAM_ALLOW_MSG_TTL:
         return &ERR_MESSAGE_TTL_DISABLED
     if not is_subject(x.target) or span_eq(x.target, m.subject):
         return &ERR_MESSAGE_SCHEDULES_TARGET_INVALID
@@ -52,7 +52,7 @@ cdef const ApiError* scheduler_wrong(Stream* s, const Msg* m, const PubHeaders* 
     if (not span_eq(h.schedule_next, span_c(b"purge")) or not is_subject(h.scheduler)
             or span_eq(h.scheduler, m.subject)):
         return &ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID
-    if not s.cfg.allow_schedules:
+    if not s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES:
         return &ERR_MESSAGE_SCHEDULES_DISABLED
     if latest(s, h.scheduler, &r) == ST_OK and header_get(r.header, b"Nats-Schedule").n == 0:
         return &ERR_MESSAGE_SCHEDULES_SCHEDULER_INVALID

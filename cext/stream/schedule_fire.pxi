@@ -62,7 +62,7 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
     cdef Msg m
     cdef PubHeaders h
     cdef Draft d
-    if s.cfg.sealed:
+    if s.cfg.flags & STREAM_SEALED:
         return
     memset(&m, 0, sizeof(Msg))
     draft_open(&d)

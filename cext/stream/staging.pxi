@@ -38,11 +38,11 @@ cdef void staged_ack(Stream* s, size_t end) noexcept nogil:
     cdef Span reply
     while at < end:
         at = staged_at(&s.staging.changes, at, &head, &reply, &c)
-        if head.n_more and not s.cfg.no_ack:
+        if head.n_more and not s.cfg.flags & STREAM_NO_ACK:
             pub_ack_more(s, reply, head.seq, 0, staged_tail(&head, &c))
         elif fast_applied(s, reply, head.seq):
             pass
-        elif s.cfg.allow_counter and head.kind == CHANGE_MESSAGE:
+        elif s.cfg.flags & STREAM_ALLOW_MSG_COUNTER and head.kind == CHANGE_MESSAGE:
             counter_ack(s, reply, head.seq, c.data)
         else:
             pub_ack(s, reply, head.seq, head.kind == STAGED_REPEAT)

@@ -43,7 +43,7 @@ cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil
     rc = stream_append(s, c)
     if rc != ST_OK:
         return store_refused(s, m, rc)
-    if s.cfg.allow_counter:
+    if s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         counter_ack(s, m.reply, c.seq, c.data)
     else:
         pub_ack(s, m.reply, c.seq, False)

@@ -129,9 +129,9 @@ cdef int schedule_note(Timetable* t, uint64_t seq, int64_t ts, const PubHeaders*
 
 cdef int timetable_note(Timetable* t, uint64_t seq, int64_t ts, Span header, const PubHeaders* h) noexcept nogil:
     # A message that is stored. 0 | -1 no memory
-    if t.s.cfg.allow_ttl and h.ttl.n and ttl_note(t, seq, ts, header, h.ttl) < 0:
+    if t.s.cfg.flags & STREAM_ALLOW_MSG_TTL and h.ttl.n and ttl_note(t, seq, ts, header, h.ttl) < 0:
         return -1
-    return schedule_note(t, seq, ts, h) if t.s.cfg.allow_schedules else 0
+    return schedule_note(t, seq, ts, h) if t.s.cfg.flags & STREAM_ALLOW_MSG_SCHEDULES else 0
 
 
 cdef void timetable_stored(Stream* s, const Change* c, const PubHeaders* h) noexcept nogil:
@@ -141,7 +141,7 @@ cdef void timetable_stored(Stream* s, const Change* c, const PubHeaders* h) noex
         t.read_at = min(t.read_at, c.seq) if t.unread else c.seq
         t.unread = c.seq
         timetable_pause(t)
-    if s.cfg.allow_ttl and s.cfg.max_age > 0 and t.age_due == INT64_MAX:
+    if s.cfg.flags & STREAM_ALLOW_MSG_TTL and s.cfg.max_age > 0 and t.age_due == INT64_MAX:
         t.age_due = c.ts + s.cfg.max_age
         timetable_by(t, t.age_due)
 
@@ -169,7 +169,7 @@ cdef void timetable_again(Stream* s, bint served) noexcept nogil:
 cdef void timetable_updated(Stream* s, const StreamConfig* old) noexcept nogil:
     # More may be allowed, and max_age may be another.
     cdef Timetable* t = s.timetable
-    if (s.cfg.allow_ttl and not old.allow_ttl) or (s.cfg.allow_schedules and not old.allow_schedules):
+    if s.cfg.flags & ~old.flags & (STREAM_ALLOW_MSG_TTL | STREAM_ALLOW_MSG_SCHEDULES):
         timetable_again(s, True)
     elif t != NULL:
         t.aged = 1

@@ -34,7 +34,7 @@ cdef bint is_ttl(Span line) noexcept nogil:
 
 cdef bint too_short(const Stream* s, int64_t seconds) noexcept nogil:
     # A message that would be gone before what stands for the one before it.
-    return 0 < seconds < s.cfg.marker_ttl // SECOND and s.cfg.max_msgs_per != 1
+    return 0 < seconds < s.cfg.subject_delete_marker_ttl // SECOND and s.cfg.max_msgs_per_subject != 1
 
 
 cdef int header_with_ttl(Bytes* b, Span block, int64_t seconds) noexcept nogil:

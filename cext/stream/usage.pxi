@@ -35,26 +35,26 @@ cdef void stream_count_bytes(Stream* s) noexcept nogil:
     # Brings the usages up to date with what the store holds.
     cdef StoreState state
     cdef int64_t more
-    if s.cfg.account_usage == NULL and s.cfg.server_usage == NULL:
+    if s.place.account_usage == NULL and s.place.server_usage == NULL:
         return
     store_state(s.store, &state)
     more = <int64_t>state.bytes - s.counted
     s.counted = <int64_t>state.bytes
-    add_used(s.cfg.account_usage, more)
-    add_used(s.cfg.server_usage, more)
+    add_used(s.place.account_usage, more)
+    add_used(s.place.server_usage, more)
 
 
 cdef void count_request(Stream* s, bint failed) noexcept nogil:
     # One that the stream answered itself.
-    if s.cfg.requests != NULL:
-        s.cfg.requests.total += 1
-        s.cfg.requests.errors += failed
+    if s.place.requests != NULL:
+        s.place.requests.total += 1
+        s.place.requests.errors += failed
 
 
 cdef void count_deleting(Stream* s, int64_t more) noexcept nogil:
     s.deleting += more
-    if s.cfg.requests != NULL:
-        s.cfg.requests.inflight += more
+    if s.place.requests != NULL:
+        s.place.requests.inflight += more
 
 
 cdef bint over(const Usage* u, uint64_t more) noexcept nogil:
@@ -76,8 +76,8 @@ cdef void put_size(char* to, size_t cap, int64_t bytes) noexcept nogil:
 
 cdef bint server_full(Stream* s) noexcept nogil:
     # Once it has passed its limit; the log says so now and then, and which option limits it.
-    cdef Usage* u = s.cfg.server_usage
-    cdef bint memory = s.cfg.directory.n == 0
+    cdef Usage* u = s.place.server_usage
+    cdef bint memory = s.place.directory.n == 0
     cdef char used[32]
     cdef char most[32]
     cdef char text[160]

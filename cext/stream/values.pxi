@@ -1,4 +1,4 @@
-# What the face of a stream takes and gives: errors, named values, configurations, messages that were copied.
+# What the face of a stream takes and gives: errors, named values, texts of configurations, messages that were copied.
 
 class StoreError(Exception):
     """The store could not do what was asked; the text is for the client."""
@@ -130,57 +130,38 @@ cdef const uint8_t** found_in_order(const Bytes* b, uint64_t n) noexcept nogil:
     return places
 
 
-cdef Transform* given_transform(SubjectTransform given):
-    return NULL if given is None else given.t
+cdef class ConfigTexts:
+    """What a configuration in C borrows: its texts, and the arrays of its lists."""
 
+    def __cinit__(self):
+        self.kept = []
 
-cdef int fill_config(StreamConfig* c, object p, Span* subjects) except -1:
-    # Borrows from the parameters, which the caller keeps alive. Texts are ready before any number is asked for.
-    cdef Py_ssize_t i
-    c.name = span_of(p.name)
-    for i in range(len(p.subjects)):
-        subjects[i] = span_of(p.subjects[i])
-    c.subjects = subjects
-    c.n_subjects = <uint32_t>len(p.subjects)
-    c.retention = int(p.retention)
-    c.storage = int(p.storage)
-    c.discard_new = int(p.discard) == 1
-    c.discard_new_per = p.discard_new_per_subject
-    c.max_msgs = p.max_msgs
-    c.max_bytes = p.max_bytes
-    c.max_msgs_per = p.max_msgs_per_subject
-    c.max_msg_size = p.max_msg_size
-    c.max_age = p.max_age
-    c.window = p.duplicate_window
-    c.first_seq = p.first_seq
-    c.no_ack = p.no_ack
-    c.early_acks = p.early_acks
-    c.allow_direct = p.allow_direct
-    c.allow_rollup = p.allow_rollup
-    c.sealed = p.sealed
-    c.deny_delete = p.deny_delete
-    c.deny_purge = p.deny_purge
-    c.allow_atomic = p.allow_atomic
-    c.allow_batched = p.allow_batched
-    c.allow_ttl = p.allow_ttl
-    c.allow_counter = p.allow_counter
-    c.allow_schedules = p.allow_schedules
-    c.marker_ttl = p.marker_ttl
-    c.origin = span_of(p.origin)
-    c.transform = given_transform(p.transform)
-    c.republish = given_transform(p.republish)
-    c.republish_bare = p.republish_headers_only
-    return 0
+    cdef void* room(self, size_t n) except NULL:
+        cdef bytearray array = bytearray(n + 1)
+        self.kept.append(array)
+        return <char*>array
 
+    cdef Span one(self, str text) except *:
+        cdef bytes encoded = text.encode()
+        self.kept.append(encoded)
+        return span_of(encoded)
 
-cdef int fill_place(StreamConfig* c, StreamFace face) except -1:
-    c.directory = span_of(face.directory)
-    c.domain = span_of(face.domain)
-    c.account_hash = span_of(face.account_hash)
-    c.long_acks = face.place.long_acks
-    c.max_payload = face.place.max_payload
-    c.account_usage = face.place.account_usage
-    c.server_usage = face.place.server_usage
-    c.requests = face.place.requests
-    c.batch_room = face.place.batch_room
-    return 0
+    cdef int many(self, object texts, const Span** to, uint32_t* n) except -1:
+        cdef list given = list(texts)
+        cdef Span* spans = <Span*>self.room(len(given) * sizeof(Span))
+        cdef Py_ssize_t i
+        for i in range(len(given)):
+            spans[i] = self.one(given[i])
+        to[0] = spans
+        n[0] = <uint32_t>len(given)
+        return 0
+
+    cdef int durations(self, object given, const int64_t** to, uint32_t* n) except -1:
+        cdef list durations = list(given)
+        cdef int64_t* array = <int64_t*>self.room(len(durations) * sizeof(int64_t))
+        cdef Py_ssize_t i
+        for i in range(len(durations)):
+            array[i] = duration_of(durations[i])
+        to[0] = array
+        n[0] = <uint32_t>len(durations)
+        return 0

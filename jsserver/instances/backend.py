@@ -30,160 +30,34 @@ from jsserver.cext.stream import Message as Message
 from jsserver.cext.stream import StoreError as StoreError
 from jsserver.cext.stream import StreamClosed as StreamClosed
 from jsserver.cext.stream import StreamState as StreamState
-
-LONGEST = 1 << 61
-"""The longest duration that the data plane is handed, 73 years: it adds two of them to the time."""
+from jsserver.wire.types import ConsumerConfig, StreamConfig
 
 
-def span(duration: int) -> int:
-    """A duration as the data plane takes it; whoever asked for more waits as well for ever."""
-    return min(duration, LONGEST)
+class PreparedStream(msgspec.Struct, kw_only=True, frozen=True):
+    """A normalised configuration, and what is made of it before the data plane takes it."""
 
-
-class Retention(IntEnum):
-    """When a stream lets go of a message."""
-
-    LIMITS = 0
-    INTEREST = 1
-    WORKQUEUE = 2
-
-
-class Storage(IntEnum):
-    """Where a stream keeps its messages."""
-
-    FILE = 0
-    MEMORY = 1
-
-
-class Discard(IntEnum):
-    """What happens to a publish at a limit: the oldest message goes, or the new one is refused."""
-
-    OLD = 0
-    NEW = 1
-
-
-class DeliverPolicy(IntEnum):
-    """Where in the stream a consumer starts."""
-
-    ALL = 0
-    LAST = 1
-    NEW = 2
-    BY_START_SEQUENCE = 3
-    BY_START_TIME = 4
-    LAST_PER_SUBJECT = 5
-
-
-class AckPolicy(IntEnum):
-    """Which messages an acknowledgement covers."""
-
-    NONE = 0
-    ALL = 1
-    EXPLICIT = 2
-    FLOW_CONTROL = 3
-
-
-class ReplayPolicy(IntEnum):
-    """How fast stored messages are replayed."""
-
-    INSTANT = 0
-    ORIGINAL = 1
-
-
-class PriorityPolicy(IntEnum):
-    """Which of the pull requests that wait may have the next message."""
-
-    NONE = 0
-    PRIORITIZED = 1
-    OVERFLOW = 2
-    PINNED_CLIENT = 3
-
-
-class StreamParams(msgspec.Struct, kw_only=True, frozen=True):
-    """A validated stream configuration, as far as the data plane acts on it."""
-
-    name: bytes
-    subjects: tuple[bytes, ...]
-    retention: Retention
-    storage: Storage
-    discard: Discard
-    discard_new_per_subject: bool
-    max_msgs: int
-    max_bytes: int
-    max_msgs_per_subject: int
-    max_msg_size: int
-    max_age: int
-    """0: messages do not age."""
-    duplicate_window: int
-    """0: no deduplication."""
-    first_seq: int
-    """Sequence of the first message of a new stream; 0 means 1."""
-    no_ack: bool
-    early_acks: bool
-    """They do not wait for the disk."""
-    allow_direct: bool
-    allow_rollup: bool
-    sealed: bool
-    deny_delete: bool
-    deny_purge: bool
-    allow_atomic: bool
-    allow_batched: bool
-    allow_ttl: bool
-    allow_counter: bool
-    allow_schedules: bool
-    marker_ttl: int
-    """Of what stands for the last message of a subject that time has removed; 0: nothing does."""
-    transform: SubjectTransform | None
-    """Of the subjects that messages are stored under."""
+    config: StreamConfig
+    subject_transform: SubjectTransform | None
     republish: SubjectTransform | None
-    """Where stored messages are published again."""
     republish_headers_only: bool
-    origin: bytes
-    """Of a mirror: the stream whose direct gets it answers, too; empty: nobody's."""
+    mirror_direct: str
+    """Of a mirror: the stream whose direct gets it answers, too; "": nobody's."""
 
 
-class ConsumerParams(msgspec.Struct, kw_only=True, frozen=True):
-    """A validated consumer configuration, as far as the data plane acts on it."""
+class PreparedConsumer(msgspec.Struct, kw_only=True, frozen=True):
+    """A normalised configuration, and what is made of it before the data plane takes it."""
 
-    name: bytes
-    durable: bool
-    deliver_policy: DeliverPolicy
-    opt_start_seq: int
+    config: ConsumerConfig
+    name: str
     opt_start_time: int
-    ack_policy: AckPolicy
     ack_wait: int
-    max_deliver: int
-    backoff: tuple[int, ...]
-    filters: tuple[bytes, ...]
+    filters: Sequence[str]
     """Empty: every message."""
-    replay_policy: ReplayPolicy
-    rate_limit: int
-    """Bits per second; 0: none."""
     sample_percent: int
-    max_waiting: int
-    max_ack_pending: int
-    headers_only: bool
-    max_batch: int
-    """0: no limit; likewise max_expires and max_bytes."""
-    max_expires: int
-    max_bytes: int
-    deliver_subject: bytes
-    """Empty: a pull consumer."""
-    deliver_group: bytes
-    flow_control: bool
-    idle_heartbeat: int
-    inactive_threshold: int
-    """0: never removed."""
-    mem_storage: bool
-    direct: bool
-    """Of a mirror or source: it starts in the stream, whatever it asks for."""
+    dead_subject: str
+    """Where messages are stored that died; "": nowhere."""
     pause_until: int
     """0: not paused. A time in the past means not paused either."""
-    priority_policy: PriorityPolicy
-    priority_groups: tuple[bytes, ...]
-    dead_subject: bytes
-    """Where messages are stored that died; empty: nowhere."""
-    priority_timeout: int
-    """How long a pinned client may ask for nothing."""
 
 
 class ConsumerHandle(Protocol):
@@ -205,7 +79,7 @@ class ConsumerHandle(Protocol):
     def changed_state(self) -> ConsumerState:
         """Position and counts when it was opened or last updated, before that led to a delivery."""
 
-    def update(self, params: ConsumerParams, back: bool = False) -> None:
+    def update(self, prepared: PreparedConsumer, back: bool = False) -> None:
         """Blocking. Takes the new configuration; a new filter counts what is pending anew. One that
         delivers to another subject then is held until `begin`. `back`: as of streams."""
 
@@ -255,7 +129,7 @@ class StreamHandle(Protocol):
         the consumers that were on disk are open. `hold`: not all are, and nobody knows what the
         others need; what consumers let go of stays (interest retention)."""
 
-    def update(self, params: StreamParams, back: bool = False) -> None:
+    def update(self, prepared: PreparedStream, back: bool = False) -> None:
         """Blocking. Takes the new configuration; lower limits have trimmed when it returns.
         `back`: the one before an update that failed, with which a stream that failed comes back."""
 
@@ -364,7 +238,7 @@ class StreamHandle(Protocol):
         may be taken away. Without, all that is written after all."""
 
     def open_consumer(
-        self, params: ConsumerParams, directory: str | None, hold: bool = False
+        self, prepared: PreparedConsumer, directory: str | None, hold: bool = False
     ) -> ConsumerHandle:
         """Blocking. Opens a consumer, new or with the state found in its directory, and serves it
         as soon as the stream is active. None, or any of a stream in memory: state is kept in memory
@@ -380,7 +254,7 @@ class AccountHandle(Protocol):
     """An account of the data plane."""
 
     def open_stream(
-        self, directory: str | None, params: StreamParams, synced: bool = False
+        self, directory: str | None, prepared: PreparedStream, synced: bool = False
     ) -> StreamHandle:
         """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
         memory storage), without serving it yet. `synced`: all of that is on disk, and whoever calls

@@ -30,7 +30,7 @@ from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
 
-from . import damage, metafiles, params
+from . import damage, metafiles, prepared
 from .account import Account
 from .backend import StoreError
 from .rounds import alone
@@ -295,7 +295,7 @@ def survey_stream(folder: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
     """The same of one stream's folder."""
     name = folder.name
     try:
-        params.of_stream(_read_stream(read, folder, name, os.listdir(folder))[0])
+        prepared.stream(_read_stream(read, folder, name, os.listdir(folder))[0])
     except Exception as error:
         yield name, _reason(error)
         return

@@ -18,7 +18,7 @@ from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
 from jsserver.text import goformat
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
-from . import metafiles, params
+from . import metafiles, prepared
 from .backend import AccountHandle, ConsumerHandle, StoreError, StreamHandle
 from .metafiles import MetaFiles
 from .rounds import Durable, Work, alone
@@ -226,7 +226,7 @@ class Instances:
     ) -> Stream:
         """A stream with what its directory holds, without consumers and not served yet. `synced`
         as in AccountHandle.open_stream."""
-        given = params.of_stream(wanted.config)
+        given = prepared.stream(wanted.config)
         handle = self._handle.open_stream(_path(directory), given, synced)
         return Stream(wanted, handle, directory)
 
@@ -238,7 +238,7 @@ class Instances:
         hold: bool = False,
     ) -> Consumer:
         """A consumer with the state that its directory holds, served as soon as the stream is."""
-        given = params.of_consumer(wanted.config, wanted.name)
+        given = prepared.consumer(wanted.config, wanted.name)
         handle = stream.handle.open_consumer(given, _path(directory), hold=hold)
         return Consumer(stream.name, wanted, handle, directory)
 
@@ -278,11 +278,11 @@ class Instances:
         old, new, handle = stream.config, wanted.config, stream.handle
 
         def apply() -> Work[None]:
-            handle.update(params.of_stream(new))
+            handle.update(prepared.stream(new))
             yield Durable(handle)
 
         def take_back() -> None:
-            handle.update(params.of_stream(old), back=True)
+            handle.update(prepared.stream(old), back=True)
 
         if new != old:
             if stream.directory is not None and new.max_age != old.max_age:
@@ -324,7 +324,7 @@ class Instances:
 
         def apply() -> Work[None]:
             if updated:
-                handle.update(params.of_consumer(new, wanted.name))
+                handle.update(prepared.consumer(new, wanted.name))
                 yield Durable(stream.handle)
             if new.pause_until != old.pause_until:
                 handle.pause(consumers.pause_time(new))
@@ -332,7 +332,7 @@ class Instances:
         def take_back() -> None:
             if updated:
                 try:
-                    handle.update(params.of_consumer(old, wanted.name), back=True)
+                    handle.update(prepared.consumer(old, wanted.name), back=True)
                 finally:
                     handle.begin()  # if the update held it, no answer will end that
 

@@ -28,7 +28,6 @@ from jsserver.instances.backend import (
     ConsumerGone,
     PauseOver,
     SourceBroken,
-    span,
 )
 from jsserver.instances.mending import Mender
 from jsserver.instances.shared import Shared
@@ -125,7 +124,7 @@ class JetStream:
             per_stream=js.limits.max_batch_inflight_per_stream,
             total=js.limits.max_batch_inflight_total,
             size=js.limits.max_batch_size,
-            timeout=span(js.limits.batch_timeout),
+            timeout=js.limits.batch_timeout,
         )
         self._granted = (0, 0)
         self._grants: dict[str, tuple[int, int]] = {}

@@ -1,5 +1,6 @@
 """What the fields of a configuration declare beside their types and defaults: the API level that a
-server needs for them, how values below the least are read, and what an update may change.
+server needs for them, how values below the least are read, what an update may change, and what the
+data plane has of them.
 
 A field's declaration in types.py carries an `Option`; the rules of streams and consumers look the
 options up here. The order of an update's rules is nats-server's: clients compare which error comes
@@ -54,6 +55,16 @@ class Least(msgspec.Struct, frozen=True):
     """Whether 0 stands for it, too."""
 
 
+class Made(msgspec.Struct, frozen=True):
+    """What the data plane has in the place of a field, made of it beforehand
+    (jsserver/instances/prepared.py)."""
+
+    kind: str
+    """Its type in C, `Span[]` of several texts, or `flag`."""
+    name: str = ""
+    """"": as the field's."""
+
+
 class Option(msgspec.Struct, frozen=True):
     """A field's place in its table."""
 
@@ -63,9 +74,13 @@ class Option(msgspec.Struct, frozen=True):
     """Takes a value: whether the field is used."""
     rules: tuple[Rule, ...] = ()
     least: Least | None = None
+    plane: tuple[Made, ...] | None = None
+    """What the data plane has of it; None: the field as it is. tools/gen_options.py writes that."""
 
 
 NOTHING = Option()
+CONTROL = Option(plane=())
+"""Of a field that the control plane alone acts on."""
 
 
 @cache

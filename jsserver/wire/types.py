@@ -15,8 +15,10 @@ from msgspec import Meta
 from . import errcodes
 from .errors import ErrorBody
 from .options import (
+    CONTROL,
     Allows,
     Least,
+    Made,
     Option,
     is_time,
     keeps_or_ends,
@@ -61,7 +63,7 @@ DeliverPolicy = Literal[
 AckPolicy = Literal["none", "all", "explicit", "flow_control"]
 ReplayPolicy = Literal["instant", "original"]
 PriorityPolicy = Annotated[
-    Literal["none", "overflow", "pinned_client", "prioritized"],
+    Literal["none", "prioritized", "overflow", "pinned_client"],
     Meta(extra={"error": "unknown priority policy: {value}"}),
 ]
 NO_PRIORITY: PriorityPolicy = "none"
@@ -153,9 +155,9 @@ def _is_grouped(policy: PriorityPolicy) -> bool:
     return policy != NO_PRIORITY
 
 
-def _limit(place: int) -> Option:
+def _limit(place: int, **more: Any) -> Option:
     """A number that limits nothing where it is -1, as are 0 and what is below."""
-    return Option(least=Least(-1, place, also_zero=True))
+    return Option(least=Least(-1, place, also_zero=True), **more)
 
 
 def _update(place: int, allows: Allows, text: str, **more: Any) -> Option:
@@ -177,12 +179,12 @@ class StreamConfig(Wire):
     """A stream's configuration."""
 
     name: str = always("")
-    description: str = ""
+    description: Annotated[str, CONTROL] = ""
     subjects: list[str] = []
     retention: Annotated[
         Retention, _denies(2, keeps_work_queue, "change retention policy to/from workqueue")
     ] = always("limits")
-    max_consumers: Annotated[Int64, _limit(5)] = always(0)
+    max_consumers: Annotated[Int64, _limit(5, plane=())] = always(0)
     max_msgs: Annotated[Int64, _limit(1)] = always(0)
     max_bytes: Annotated[Int64, _limit(3)] = always(0)
     max_age: Duration = always(0)
@@ -190,21 +192,26 @@ class StreamConfig(Wire):
     max_msg_size: Annotated[Int32, _limit(4)] = always(0)
     discard: Discard = always("old")
     storage: Annotated[Storage, _denies(1, unchanged, "change storage type")] = always("file")
-    num_replicas: Int64 = always(0)
+    num_replicas: Annotated[Int64, CONTROL] = always(0)
     no_ack: bool = False
     duplicate_window: Duration = 0
-    placement: Placement | None = None
+    placement: Annotated[Placement | None, CONTROL] = None
     mirror: Annotated[
         StreamSource | None,
-        Option(rules=(rule(6, keeps_or_ends, errcodes.STREAM_MIRROR_NOT_UPDATABLE),)),
+        Option(rules=(rule(6, keeps_or_ends, errcodes.STREAM_MIRROR_NOT_UPDATABLE),), plane=()),
     ] = None
-    sources: list[StreamSource] = []
-    compression: Compression = always("none")
+    sources: Annotated[list[StreamSource], CONTROL] = []
+    compression: Annotated[Compression, CONTROL] = always("none")
     first_seq: Uint64 = 0
-    subject_transform: SubjectTransform | None = None
-    republish: Republish | None = None
+    subject_transform: Annotated[
+        SubjectTransform | None, Option(plane=(Made("Transform*"),))
+    ] = None
+    republish: Annotated[
+        Republish | None,
+        Option(plane=(Made("Transform*"), Made("flag", "republish_headers_only"))),
+    ] = None
     allow_direct: bool = always(False)
-    mirror_direct: bool = always(False)
+    mirror_direct: Annotated[bool, Option(plane=(Made("Span"),))] = always(False)
     discard_new_per_subject: bool = False
     sealed: Annotated[bool, _denies(3, stays_on, "unseal a sealed stream")] = always(False)
     deny_delete: Annotated[bool, _denies(4, stays_on, "cancel deny message deletes")] = always(
@@ -212,7 +219,9 @@ class StreamConfig(Wire):
     )
     deny_purge: Annotated[bool, _denies(5, stays_on, "cancel deny purge")] = always(False)
     allow_rollup_hdrs: bool = always(False)
-    consumer_limits: ConsumerLimits = msgspec.field(default_factory=ConsumerLimits)
+    consumer_limits: Annotated[ConsumerLimits, CONTROL] = msgspec.field(
+        default_factory=ConsumerLimits
+    )
     allow_msg_ttl: Annotated[
         bool, _update(7, stays_on, "message TTL status can not be disabled", level=1)
     ] = always(False)
@@ -228,7 +237,7 @@ class StreamConfig(Wire):
         PersistMode, _denies(10, unchanged, "change persist mode", level=2, is_used=_is_async)
     ] = ""
     allow_batched: Annotated[bool, Option(level=4)] = False
-    metadata: dict[str, str] = {}
+    metadata: Annotated[dict[str, str], CONTROL] = {}
 
 
 _PUSHED_OR_PULLED = Option(
@@ -245,23 +254,25 @@ _PUSHED_OR_PULLED = Option(
 class ConsumerConfig(Wire):
     """A consumer's configuration."""
 
-    durable_name: str = ""
-    name: str = ""
-    description: str = ""
+    durable_name: Annotated[str, CONTROL] = ""
+    name: Annotated[str, Option(plane=(Made("Span"),))] = ""
+    description: Annotated[str, CONTROL] = ""
     deliver_policy: Annotated[DeliverPolicy, _keeps(1, "deliver policy")] = always("all")
     opt_start_seq: Annotated[Uint64, _keeps(3, "start sequence")] = 0
-    opt_start_time: Annotated[Time, _keeps(4, "start time", same_moment)] = ""
+    opt_start_time: Annotated[
+        Time, _keeps(4, "start time", same_moment, plane=(Made("int64_t"),))
+    ] = ""
     ack_policy: Annotated[AckPolicy, _keeps(5, "ack policy", level=4, is_used=_is_flow_control)] = (
         always("none")
     )
-    ack_wait: Duration = 0
+    ack_wait: Annotated[Duration, Option(plane=(Made("duration"),))] = 0
     max_deliver: Annotated[Int64, Option(least=Least(-1, 1))] = 0
     backoff: list[Duration] = []
-    filter_subject: str = ""
-    filter_subjects: list[str] = []
+    filter_subject: Annotated[str, CONTROL] = ""
+    filter_subjects: Annotated[list[str], Option(plane=(Made("Span[]", "filters"),))] = []
     replay_policy: Annotated[ReplayPolicy, _keeps(6, "replay policy")] = always("instant")
     rate_limit_bps: Uint64 = 0
-    sample_freq: str = ""
+    sample_freq: Annotated[str, Option(plane=(Made("uint32_t", "sample_percent"),))] = ""
     max_waiting: Annotated[Int64, _keeps(11, "max waiting", least=Least(0, 2))] = 0
     max_ack_pending: Annotated[Int64, Option(least=Least(-1, 3))] = 0
     flow_control: Annotated[bool, _keeps(8, "flow control")] = False
@@ -273,12 +284,14 @@ class ConsumerConfig(Wire):
     deliver_group: str = ""
     idle_heartbeat: Annotated[Duration, _keeps(7, "heart beats", least=Least(0, 7))] = 0
     inactive_threshold: Annotated[Duration, Option(least=Least(0, 8))] = 0
-    num_replicas: Int64 = always(0)
+    num_replicas: Annotated[Int64, CONTROL] = always(0)
     mem_storage: Annotated[bool, _keeps(2, "storage type")] = False
     direct: bool = False
-    sourcing: bool = False
-    metadata: dict[str, str] = {}
-    pause_until: Annotated[Time, Option(level=1, is_used=is_time)] = ""
+    sourcing: Annotated[bool, CONTROL] = False
+    metadata: Annotated[dict[str, str], Option(plane=(Made("Span", "dead_subject"),))] = {}
+    pause_until: Annotated[
+        Time, Option(level=1, is_used=is_time, plane=(Made("int64_t"),))
+    ] = ""
     priority_groups: Annotated[list[str], Option(level=1)] = []
     priority_policy: Annotated[PriorityPolicy, Option(level=1, is_used=_is_grouped)] = NO_PRIORITY
     priority_timeout: Annotated[Duration, Option(level=1, least=Least(0, 9))] = 0

@@ -16,6 +16,9 @@ from jsserver.cext.engine cimport read_items
 from jsserver.cext.net cimport *
 
 
+include "texts.pxi"
+
+
 cdef extern from "<pthread.h>" nogil:
     int pthread_mutex_trylock(pthread_mutex_t* m)
 

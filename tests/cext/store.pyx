@@ -8,7 +8,7 @@ from libc.string cimport memcpy, memset
 
 from jsserver.cext.bytes cimport (
     Bytes, Env, EnvLock, Span, Task, env_clock, env_lock, env_lock_init, env_unlock, bytes_free, posix_files, posix_system, span,
-    span_bytes, span_of, task_run, timer_run,
+    span_of, task_run, timer_run,
 )
 from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
@@ -26,6 +26,9 @@ from jsserver.cext.store cimport (
 import os
 import threading
 import time
+
+
+include "texts.pxi"
 
 
 cdef uint64_t next_of(Store* s) noexcept nogil:

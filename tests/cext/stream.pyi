@@ -103,7 +103,7 @@ def zone_offset_at(zone: bytes, t: int) -> tuple[int, int] | None: ...
 def decimal(v: int) -> bytes: ...
 def open_test_stream(
     box: EnvBox,
-    params: Any,
+    prepared: Any,
     directory: str | bytes | None = None,
     domain: bytes = b"",
     account_hash: bytes = b"szMpdrwD",

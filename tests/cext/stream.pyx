@@ -8,7 +8,7 @@ from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
     KIND_CLIENT, LISTENS, Bytes, Env, EnvLock, Event, FileOps, Msg, Mutex, Span, bytes_add, bytes_free, env_lock, env_lock_init,
-    env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, put_u64, span, span_bytes, span_eq, span_of,
+    env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, put_u64, span, span_eq, span_of,
     subject_matches, task_run, timer_next, timer_run, timers_free,
 )
 from jsserver.cext.consumer cimport stream_handle
@@ -22,6 +22,9 @@ from jsserver.cext.stream cimport (
 )
 
 from threading import Thread
+
+
+include "texts.pxi"
 
 
 cdef struct TestSub:
@@ -578,7 +581,7 @@ def decimal(uint64_t v):
 include "times.pxi"
 
 
-def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",
+def open_test_stream(EnvBox box not None, prepared, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",
                      bint long_acks=False, max_payload=1 << 20, bint synced=False):
     """A stream in an environment for tests, in no account."""
     cdef StreamPlace place
@@ -589,4 +592,4 @@ def open_test_stream(EnvBox box not None, params, directory=None, bytes domain=b
     place.max_payload = max_payload
     place.synced = synced
     place.batch_room = &(<TestEnv?>box).batches
-    return stream_handle(box, &place, params, directory)
+    return stream_handle(box, &place, prepared, directory)

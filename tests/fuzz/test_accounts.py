@@ -106,8 +106,8 @@ class Sharing:
             subjects=subjects,
             retention=self.rnd.choice([LIMITS, INTEREST, WORKQUEUE]),
             max_msgs=50,
-            allow_rollup=True,
-            allow_ttl=self.rnd.random() < 0.5,
+            allow_rollup_hdrs=True,
+            allow_msg_ttl=self.rnd.random() < 0.5,
         )
         stream = self.accounts[name].open_stream(None, params)
         stream.activate()

@@ -338,11 +338,10 @@ def assert_stream(stream: Stream, engine: FakeAccount) -> None:
     """The data plane has what the configuration says."""
     handle = stream.handle
     assert isinstance(handle, FakeStream) and handle.active and handle.closed is None
-    assert handle.params.subjects == tuple(s.encode() for s in stream.config.subjects)
+    assert handle.config.subjects == stream.config.subjects
     for consumer in stream.consumers.values():
         assert isinstance(consumer.handle, FakeConsumer) and consumer.handle.closed is None
-        filters = tuple(f.encode() for f in consumers.filters(consumer.config))
-        assert consumer.handle.params.filters == filters
+        assert consumer.handle.prepared.filters == consumers.filters(consumer.config)
         assert consumer.handle.paused_until == consumers.pause_time(consumer.config)
 
 

@@ -242,7 +242,7 @@ class Pair:
             env,
             self.directory,
             storage=self.storage,
-            allow_rollup=True,
+            allow_rollup_hdrs=True,
             allow_atomic=True,
             allow_batched=True,
             max_msgs_per_subject=self.per_subject,

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.unit.stream_world import ACK_EXPLICIT, SECOND, World, status, tokens
 
-PRIORITIZED, OVERFLOW, PINNED = 1, 2, 3
+PRIORITIZED, OVERFLOW, PINNED = "prioritized", "overflow", "pinned_client"
 TIMEOUT = 5
 """Seconds and a bit, so that nothing else happens at the same moment."""
 PIN = re.compile(rb"Nats-Pin-Id: ([^\r]*)")

@@ -8,7 +8,17 @@ import pytest
 
 from jsserver.cext.stream import Message, StreamState
 from tests.cext.stream import TestEnv
-from tests.unit.stream_world import INTEREST, LIMITS, NEW, SECOND, WORKQUEUE, World, headers
+from tests.unit.stream_world import (
+    FILE,
+    INTEREST,
+    LIMITS,
+    MEMORY,
+    NEW,
+    SECOND,
+    WORKQUEUE,
+    World,
+    headers,
+)
 
 if TYPE_CHECKING:
     from tests.cext.stream import Change
@@ -31,8 +41,12 @@ CONFIGS = {
     "interest": {"retention": INTEREST},
     "interest, limits": {"retention": INTEREST, "max_msgs": 15, "max_msgs_per_subject": 4},
     "work queue": {"retention": WORKQUEUE},
-    "lives": {"allow_ttl": True, "max_age": 30 * SECOND},
-    "lives, markers": {"allow_ttl": True, "marker_ttl": 6 * SECOND, "max_msgs_per_subject": 3},
+    "lives": {"allow_msg_ttl": True, "max_age": 30 * SECOND},
+    "lives, markers": {
+        "allow_msg_ttl": True,
+        "subject_delete_marker_ttl": 6 * SECOND,
+        "max_msgs_per_subject": 3,
+    },
 }
 
 
@@ -41,9 +55,9 @@ class Run:
 
     def __init__(self, seed: int, config: dict[str, Any], directory: Path | None) -> None:
         self.random = random.Random(seed)
-        self.lives = config.get("allow_ttl", False)
+        self.lives = config.get("allow_msg_ttl", False)
         self.env = TestEnv(now=STARTED)
-        params = {"allow_rollup": True, "duplicate_window": 10 * SECOND, **config}
+        params = {"allow_rollup_hdrs": True, "duplicate_window": 10 * SECOND, **config}
         if directory:
             self.env.start_commits()
         self.world = World(
@@ -112,8 +126,8 @@ class Run:
                 self.world.ack(message)
 
 
-def storage(directory: Path | None) -> dict[str, int]:
-    return {"storage": 0 if directory else 1}
+def storage(directory: Path | None) -> dict[str, str]:
+    return {"storage": FILE if directory else MEMORY}
 
 
 def contents(world: World) -> tuple[StreamState, list[Message]]:
@@ -133,7 +147,7 @@ def test_changes_make_the_same_stream(seed: int, config: str, late: bool) -> Non
         run.step()
     run.env.advance(SECOND // 10)  # lives that end just now end by a change, too
     env = TestEnv(now=run.env.now if late else STARTED)
-    params = {"allow_rollup": True, "duplicate_window": 10 * SECOND, **CONFIGS[config]}
+    params = {"allow_rollup_hdrs": True, "duplicate_window": 10 * SECOND, **CONFIGS[config]}
     again = World(env, active=False, **params)
     for change in run.changes:
         env.advance(max(0, change[2] - env.now))
@@ -174,14 +188,14 @@ def test_changes_make_the_same_stream_on_disk(tmp_path: Path) -> None:
         run.step()
     env = TestEnv(now=STARTED - 3600 * SECOND)
     env.start_commits()
-    params = {"allow_rollup": True, "duplicate_window": 10 * SECOND, **CONFIGS["per subject"]}
-    again = World(env, bytes(tmp_path / "b"), active=False, storage=0, **params)
+    params = {"allow_rollup_hdrs": True, "duplicate_window": 10 * SECOND, **CONFIGS["per subject"]}
+    again = World(env, bytes(tmp_path / "b"), active=False, storage=FILE, **params)
     for change in run.changes:
         env.apply(again.stream, change)
     again.stream.wait_durable()
     assert contents(again) == contents(run.world)
     again.stream.close(False)
-    later = World(env, bytes(tmp_path / "b"), storage=0, **params)
+    later = World(env, bytes(tmp_path / "b"), storage=FILE, **params)
     assert contents(later) == contents(run.world)
     for world, box in ((later, env), (run.world, run.env)):
         world.stream.close(False)

@@ -52,7 +52,7 @@ def request(chance: random.Random, last: int) -> tuple[bytes, bytes, bytes]:
 
 
 def world(config: str) -> World:
-    made = World(TestEnv(), allow_rollup=True, **CONFIGS[config])
+    made = World(TestEnv(), allow_rollup_hdrs=True, **CONFIGS[config])
     if config == "interest":
         made.consumer(filters=(b"s.a.>",))
     return made

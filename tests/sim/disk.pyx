@@ -11,7 +11,7 @@ from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
     Bytes, Cond, Env, FileOps, Mutex, Span, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
-    pages_free, pages_new, pthread_mutex_unlock, span_bytes, span_of, task_run,
+    pages_free, pages_new, pthread_mutex_unlock, span_of, task_run,
 )
 from jsserver.cext.store cimport (
     ST_DAMAGED, ST_NOT_FOUND, ST_OK, Committer, Log, Record, Store, StoreState, commit_inline, committer_free, committer_new,
@@ -19,6 +19,9 @@ from jsserver.cext.store cimport (
     store_durable_seq, store_durable_ticket, store_next_warm, store_state, store_ticket,
 )
 from jsserver.cext.stream cimport EnvBox, StreamFace
+
+include "../cext/texts.pxi"
+
 
 include "turns.pxi"
 include "inodes.pxi"

@@ -50,7 +50,7 @@ class Life:
         self.env = TestEnv(now=self.now)
         self.env.listen(b"inbox")
         self.disk.attach(self.env, self.sync_interval, self.threads)
-        params = stream_params(storage=FILE, allow_rollup=True, **self.params)
+        params = stream_params(storage=FILE, allow_rollup_hdrs=True, **self.params)
         if together:
             self.disk.sync()
         self.stream = open_test_stream(self.env, params, b"/S", synced=together)
@@ -105,7 +105,7 @@ class Life:
 
     def update(self, **params: Any) -> None:
         self.params.update(params)
-        self.stream.update(stream_params(storage=FILE, allow_rollup=True, **self.params))
+        self.stream.update(stream_params(storage=FILE, allow_rollup_hdrs=True, **self.params))
 
     def pull(self, batch: int = 100) -> list[int]:
         self.env.take()

@@ -87,7 +87,7 @@ class Sim:
             subjects=(self.name + b".>",),
             storage=MEMORY if self.in_memory else FILE,
             retention=self.retention,
-            allow_rollup=True,
+            allow_rollup_hdrs=True,
             allow_atomic=True,
             allow_batched=True,
             **self.limits,

@@ -8,20 +8,17 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from jsserver.cext.bytes import subject_covers
-from jsserver.instances import backend
 from jsserver.instances.backend import (
     AccountUsage,
     AnsweredRequests,
-    ConsumerParams,
     ConsumerState,
     ConsumerWait,
     Lost,
     Message,
     PendingMessage,
-    Retention,
-    Storage,
+    PreparedConsumer,
+    PreparedStream,
     StoreError,
-    StreamParams,
     StreamState,
 )
 
@@ -36,13 +33,16 @@ def matches(filter: bytes, subject: bytes) -> bool:
 class FakeConsumer:
     """Starts where its policy says and never delivers anything."""
 
-    def __init__(self, stream: "FakeStream", params: ConsumerParams, directory: str | None) -> None:
+    def __init__(
+        self, stream: "FakeStream", prepared: PreparedConsumer, directory: str | None
+    ) -> None:
         self.stream = stream
-        self.params = params
+        self.prepared = prepared
+        self.config = prepared.config
         self.directory = directory
         self.id = next(_ids)
         self.interest = False
-        self.paused_until = params.pause_until
+        self.paused_until = prepared.pause_until
         self.closed: bool | None = None
         self.start = self._start()
         self.begun: int | None = None
@@ -54,31 +54,31 @@ class FakeConsumer:
         return False
 
     def _wants(self, message: Message) -> bool:
-        filters = self.params.filters
-        return not filters or any(matches(f, message.subject) for f in filters)
+        filters = self.prepared.filters
+        return not filters or any(matches(f.encode(), message.subject) for f in filters)
 
     def _start(self) -> int:
         state = self.stream.state()
         wanted = [m.seq for m in self.stream.messages.values() if self._wants(m)]
-        policy = self.params.deliver_policy
-        if policy == backend.DeliverPolicy.NEW:
+        policy = self.config.deliver_policy
+        if policy == "new":
             return state.last_seq + 1
-        if policy == backend.DeliverPolicy.LAST and wanted:
+        if policy == "last" and wanted:
             return max(wanted)
-        if policy == backend.DeliverPolicy.LAST_PER_SUBJECT and wanted:
+        if policy == "last_per_subject" and wanted:
             last = {self.stream.messages[seq].subject: seq for seq in wanted}
             return min(last.values())
-        if policy == backend.DeliverPolicy.BY_START_SEQUENCE:
-            return max(self.params.opt_start_seq, state.first_seq)
-        if policy == backend.DeliverPolicy.BY_START_TIME:
-            return self.stream.at_time(self.params.opt_start_time)
+        if policy == "by_start_sequence":
+            return max(self.config.opt_start_seq, state.first_seq)
+        if policy == "by_start_time":
+            return self.stream.at_time(self.prepared.opt_start_time)
         return max(state.first_seq, 1)
 
     def state(self) -> ConsumerState:
         held = self.stream.messages
         wanted = [m for s, m in held.items() if s >= self.start and self._wants(m)]
         pending = len(wanted)
-        if self.params.deliver_policy == backend.DeliverPolicy.LAST_PER_SUBJECT:
+        if self.config.deliver_policy == "last_per_subject":
             pending = len({m.subject for m in wanted})
         return ConsumerState(
             delivered_consumer=0,
@@ -102,8 +102,9 @@ class FakeConsumer:
     def changed_state(self) -> ConsumerState:
         return self.state()
 
-    def update(self, params: ConsumerParams, back: bool = False) -> None:
-        self.params = params
+    def update(self, prepared: PreparedConsumer, back: bool = False) -> None:
+        self.prepared = prepared
+        self.config = prepared.config
 
     def reset(self, seq: int) -> int:
         self.start = seq or self.start
@@ -143,8 +144,9 @@ class Disk:
 class FakeStream:
     """Stores what is published on its subjects; knows max_msgs of the limits."""
 
-    def __init__(self, params: StreamParams, disk: Disk) -> None:
-        self.params = params
+    def __init__(self, prepared: PreparedStream, disk: Disk) -> None:
+        self.prepared = prepared
+        self.config = prepared.config
         self.disk = disk
         self.active = False
         self.synced = False
@@ -153,8 +155,8 @@ class FakeStream:
         self.waits = 0
         self.fails = ""
         """Why nothing becomes durable any more."""
-        if not disk.last_seq and params.first_seq:
-            disk.last_seq = params.first_seq - 1
+        if not disk.last_seq and prepared.config.first_seq:
+            disk.last_seq = prepared.config.first_seq - 1
 
     @property
     def messages(self) -> dict[int, Message]:
@@ -166,11 +168,11 @@ class FakeStream:
 
     def store(self, subject: bytes, data: bytes, headers: bytes = b"") -> None:
         assert self.active
-        if self.params.sealed:
+        if self.config.sealed:
             return
         self.disk.last_seq += 1
         seq = self.disk.last_seq
-        if self.params.retention == Retention.INTEREST and not self.consumers:
+        if self.config.retention == "interest" and not self.consumers:
             return
         self.messages[seq] = Message(
             subject=subject, seq=seq, ts=NOW + seq, headers=headers, data=data
@@ -178,17 +180,18 @@ class FakeStream:
         self._trim()
 
     def _trim(self) -> None:
-        while 0 < self.params.max_msgs < len(self.messages):
+        while 0 < self.config.max_msgs < len(self.messages):
             del self.messages[min(self.messages)]
 
-    def update(self, params: StreamParams, back: bool = False) -> None:
-        self.params = params
+    def update(self, prepared: PreparedStream, back: bool = False) -> None:
+        self.prepared = prepared
+        self.config = prepared.config
         self._trim()
 
     def _size(self, message: Message) -> int:
-        fixed = 30 if self.params.storage == Storage.FILE else 16
+        fixed = 30 if self.config.storage == "file" else 16
         head = len(message.headers)
-        if head and self.params.storage == Storage.FILE:
+        if head and self.config.storage == "file":
             head += 4
         return fixed + len(message.subject) + head + len(message.data)
 
@@ -202,7 +205,7 @@ class FakeStream:
             first_seq=first,
             first_ts=held[first].ts if held else 0,
             last_seq=last,
-            last_ts=NOW + last if last and (held or not self.params.first_seq) else 0,
+            last_ts=NOW + last if last and (held or not self.config.first_seq) else 0,
             num_subjects=len({m.subject for m in held.values()}),
             num_deleted=last - first + 1 - len(held) if held else 0,
         )
@@ -277,9 +280,9 @@ class FakeStream:
         self.waits += 1
 
     def open_consumer(
-        self, params: ConsumerParams, directory: str | None, hold: bool = False
+        self, prepared: PreparedConsumer, directory: str | None, hold: bool = False
     ) -> FakeConsumer:
-        consumer = FakeConsumer(self, params, directory)
+        consumer = FakeConsumer(self, prepared, directory)
         self.consumers.append(consumer)
         return consumer
 
@@ -304,23 +307,23 @@ class FakeAccount:
         """Text of the error with which the next stream does not open."""
 
     def open_stream(
-        self, directory: str | None, params: StreamParams, synced: bool = False
+        self, directory: str | None, prepared: PreparedStream, synced: bool = False
     ) -> FakeStream:
         if self.broken:
             raise StoreError(self.broken)
-        assert (directory is None) == (params.storage == Storage.MEMORY)
+        assert (directory is None) == (prepared.config.storage == "memory")
         disk = Disk() if directory is None else self.disks.setdefault(directory, Disk())
-        stream = FakeStream(params, disk)
+        stream = FakeStream(prepared, disk)
         stream.synced = synced
-        self.streams[params.name.decode()] = stream
+        self.streams[prepared.config.name] = stream
         return stream
 
     def usage(self) -> AccountUsage:
-        held = {Storage.FILE: 0, Storage.MEMORY: 0}
+        held = {"file": 0, "memory": 0}
         for stream in self.streams.values():
             if stream.closed is None:
-                held[stream.params.storage] += stream.state().bytes
-        return AccountUsage(memory=held[Storage.MEMORY], storage=held[Storage.FILE])
+                held[stream.config.storage] += stream.state().bytes
+        return AccountUsage(memory=held["memory"], storage=held["file"])
 
     def requests(self) -> AnsweredRequests:
         return AnsweredRequests(total=0, errors=0, inflight=0)
@@ -341,6 +344,6 @@ class FakeAccount:
         """A client's publish: every stream that captures the subject stores it."""
         for stream in self.streams.values():
             if stream.closed is None and any(
-                matches(p, subject.encode()) for p in stream.params.subjects
+                matches(p.encode(), subject.encode()) for p in stream.config.subjects
             ):
                 stream.store(subject.encode(), data, headers)

@@ -1,96 +1,84 @@
 """What tests of streams and consumers share: parameters, and short ways to publish and pull."""
 
 import json
-from types import SimpleNamespace
+from typing import get_args
 
 from jsserver.cext.bytes import SubjectTransform
 from jsserver.cext.consumer import ConsumerHandle
 from jsserver.cext.stream import Message
+from jsserver.instances.backend import PreparedConsumer, PreparedStream
 from jsserver.text.transforms import parse
+from jsserver.wire.types import (
+    AckPolicy,
+    ConsumerConfig,
+    DeliverPolicy,
+    Discard,
+    Retention,
+    Storage,
+    StreamConfig,
+)
 from tests.cext.stream import TestEnv, open_test_stream
 
 MS = 1_000_000
 SECOND = 1_000_000_000
-LIMITS, INTEREST, WORKQUEUE = range(3)
-OLD, NEW = range(2)
-FILE, MEMORY = range(2)
-ALL, LAST, NEW_ONLY, BY_SEQ, BY_TIME, LAST_PER_SUBJECT = range(6)
-ACK_NONE, ACK_ALL, ACK_EXPLICIT = range(3)
+LIMITS, INTEREST, WORKQUEUE = get_args(Retention)
+OLD, NEW = get_args(get_args(Discard)[0])
+FILE, MEMORY = get_args(Storage)
+ALL, LAST, NEW_ONLY, BY_SEQ, BY_TIME, LAST_PER_SUBJECT = get_args(DeliverPolicy)
+ACK_NONE, ACK_ALL, ACK_EXPLICIT = get_args(AckPolicy)[:3]
+
+
+def text(value):
+    """Bytes, and lists of them, as configurations have them."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return list(map(text, value)) if isinstance(value, tuple | list) else value
+
+
+def split(kind, values):
+    """What is a field of a configuration, and what is made of one."""
+    values = {name: text(value) for name, value in values.items()}
+    made = set(kind.__struct_fields__) - {"config"}
+    return (
+        {name: value for name, value in values.items() if name not in made},
+        {name: value for name, value in values.items() if name in made},
+    )
 
 
 def stream_params(**given):
+    """A stream as the data plane is handed it: the given fields, or what is made of some."""
+    config, made = split(PreparedStream, given)
     values = dict(
-        name=b"S",
-        subjects=(b"s.>",),
-        retention=LIMITS,
+        name="S",
+        subjects=["s.>"],
         storage=MEMORY,
-        discard=OLD,
-        discard_new_per_subject=False,
         max_msgs=-1,
         max_bytes=-1,
         max_msgs_per_subject=-1,
         max_msg_size=-1,
-        max_age=0,
         duplicate_window=120 * SECOND,
-        first_seq=0,
-        no_ack=False,
-        early_acks=False,
         allow_direct=True,
-        allow_rollup=False,
-        sealed=False,
-        deny_delete=False,
-        deny_purge=False,
-        allow_atomic=False,
-        allow_batched=False,
-        allow_ttl=False,
-        allow_counter=False,
-        allow_schedules=False,
-        marker_ttl=0,
-        transform=None,
-        republish=None,
-        republish_headers_only=False,
-        origin=b"",
     )
-    values.update(given)
-    return SimpleNamespace(**values)
+    others = dict(
+        subject_transform=None, republish=None, republish_headers_only=False, mirror_direct=""
+    )
+    return PreparedStream(config=StreamConfig(**(values | config)), **(others | made))
 
 
 def consumer_params(**given):
-    values = dict(
-        name=b"C",
-        durable=True,
-        deliver_policy=ALL,
-        opt_start_seq=0,
+    """A consumer as the data plane is handed it: the given fields, or what is made of some."""
+    config, made = split(PreparedConsumer, given)
+    values = dict(ack_policy=ACK_EXPLICIT, max_deliver=-1, max_waiting=512, max_ack_pending=1000)
+    others = dict(
+        name="C",
         opt_start_time=0,
-        ack_policy=ACK_EXPLICIT,
         ack_wait=30 * SECOND,
-        max_deliver=-1,
-        backoff=(),
         filters=(),
-        replay_policy=0,
-        rate_limit=0,
         sample_percent=0,
-        max_waiting=512,
-        max_ack_pending=1000,
-        headers_only=False,
-        max_batch=0,
-        max_expires=0,
-        max_bytes=0,
-        deliver_subject=b"",
-        deliver_group=b"",
-        flow_control=False,
-        idle_heartbeat=0,
-        inactive_threshold=0,
-        mem_storage=False,
-        direct=False,
+        dead_subject="",
         pause_until=0,
-        priority_policy=0,
-        priority_groups=(),
-        priority_timeout=0,
-        dead_subject=b"",
     )
-    values.update(given)
-    return SimpleNamespace(**values)
+    return PreparedConsumer(config=ConsumerConfig(**(values | config)), **(others | made))
 
 
 def headers(**values: object) -> bytes:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jsserver.assets.limits import AccountLimits
-from jsserver.instances.backend import AckPolicy, DeliverPolicy, ReplayPolicy, StoreError
+from jsserver.instances.backend import StoreError
 
 from .api_server import ApiServer
 
@@ -83,16 +83,17 @@ def test_the_data_plane_gets_what_was_configured(api: ApiServer) -> None:
         rate_limit_bps=8000,
         pause_until=FUTURE,
     )
-    params = api.engine.streams["S"].consumers[0].params
-    assert (params.name, params.durable) == (b"c", True)
-    assert params.deliver_policy == DeliverPolicy.BY_START_TIME
-    assert params.opt_start_time == 1_704_067_200 * SECOND
-    assert (params.ack_policy, params.replay_policy) == (AckPolicy.ALL, ReplayPolicy.ORIGINAL)
-    assert (params.ack_wait, params.backoff) == (SECOND, (SECOND, 2 * SECOND))
-    assert params.filters == (b"s.a", b"s.b")
-    assert (params.deliver_subject, params.deliver_group) == (b"push", b"g")
-    assert (params.sample_percent, params.rate_limit, params.max_waiting) == (30, 8000, 0)
-    assert params.flow_control and params.headers_only and params.pause_until > 0
+    prepared = api.engine.streams["S"].consumers[0].prepared
+    config = prepared.config
+    assert (prepared.name, config.durable_name) == ("c", "c")
+    assert config.deliver_policy == "by_start_time"
+    assert prepared.opt_start_time == 1_704_067_200 * SECOND
+    assert (config.ack_policy, config.replay_policy) == ("all", "original")
+    assert (prepared.ack_wait, config.backoff) == (SECOND, [SECOND, 2 * SECOND])
+    assert prepared.filters == ["s.a", "s.b"]
+    assert (config.deliver_subject, config.deliver_group) == ("push", "g")
+    assert (prepared.sample_percent, config.rate_limit_bps, config.max_waiting) == (30, 8000, 0)
+    assert config.flow_control and config.headers_only and prepared.pause_until > 0
 
 
 def test_names_come_from_the_subject(api: ApiServer) -> None:
@@ -201,7 +202,7 @@ def test_actions(api: ApiServer) -> None:
     assert act("create", max_deliver=3)["created"] == created["created"]
     assert code(act("create", max_deliver=4)) == 10148
     assert act("update", max_deliver=4)["config"]["max_deliver"] == 4  # type: ignore[index]
-    assert api.engine.streams["S"].consumers[0].params.max_deliver == 4
+    assert api.engine.streams["S"].consumers[0].config.max_deliver == 4
 
 
 @pytest.mark.parametrize(

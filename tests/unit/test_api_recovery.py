@@ -167,7 +167,7 @@ def test_updates_and_pauses_survive(tmp_path: Path) -> None:
         assert again.ok("STREAM.INFO.A")["config"]["description"] == "new"
         info = again.ok("CONSUMER.INFO.A.d")
         assert info["config"]["description"] == "newer" and info["paused"] is True
-        assert again.engine.streams["A"].consumers[0].params.pause_until > 0
+        assert again.engine.streams["A"].consumers[0].prepared.pause_until > 0
 
 
 def test_deletions_survive(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from msgspec import structs, to_builtins
 from jsserver.api import stream_api
 from jsserver.api.responder import Request
 from jsserver.assets.limits import OF_TIERS, AccountLimits
-from jsserver.instances.backend import Discard, Retention, Storage
 
 from .api_server import ACCOUNT, ApiServer
 
@@ -74,13 +73,13 @@ def test_the_data_plane_gets_what_was_configured(api: ApiServer) -> None:
         deny_purge=True,
         first_seq=9,
     )
-    params = api.engine.streams["S"].params
-    assert (params.name, params.subjects) == (b"S", (b"a.>",))
-    assert (params.retention, params.storage) == (Retention.WORKQUEUE, Storage.MEMORY)
-    assert (params.discard, params.max_msgs, params.max_bytes) == (Discard.NEW, 5, -1)
-    assert (params.max_age, params.duplicate_window) == (SECOND, SECOND)
-    assert params.no_ack and params.deny_purge and not params.deny_delete
-    assert params.first_seq == 9
+    config = api.engine.streams["S"].config
+    assert (config.name, config.subjects) == ("S", ["a.>"])
+    assert (config.retention, config.storage) == ("workqueue", "memory")
+    assert (config.discard, config.max_msgs, config.max_bytes) == ("new", 5, -1)
+    assert (config.max_age, config.duplicate_window) == (SECOND, SECOND)
+    assert config.no_ack and config.deny_purge and not config.deny_delete
+    assert config.first_seq == 9
     assert api.engine.streams["S"].active
 
 
@@ -203,7 +202,7 @@ def test_update_replaces_everything(api: ApiServer) -> None:
     config = api.ok("STREAM.UPDATE.S", {"name": "S", "max_bytes": 7})["config"]
     assert "description" not in config
     assert (config["max_msgs"], config["max_bytes"]) == (-1, 7)
-    assert api.engine.streams["S"].params.max_bytes == 7
+    assert api.engine.streams["S"].config.max_bytes == 7
     assert api.engine.streams["S"].waits == 1
 
 
@@ -328,9 +327,9 @@ def test_an_update_that_fails_leaves_the_configuration(api: ApiServer, tmp_path:
     assert code == (10012, stream.fails)
     stream.fails = ""
     assert {p: p.read_bytes() for p in tmp_path.rglob("meta.*")} == files
-    assert api.ok("STREAM.INFO.S")["config"]["max_msgs"] == stream.params.max_msgs == 5
+    assert api.ok("STREAM.INFO.S")["config"]["max_msgs"] == stream.config.max_msgs == 5
     assert api.ok("CONSUMER.INFO.S.c")["config"]["max_ack_pending"] == 5
-    assert stream.consumers[0].params.max_ack_pending == 5
+    assert stream.consumers[0].config.max_ack_pending == 5
 
 
 def test_account_limits(tmp_path: Path) -> None:

@@ -91,8 +91,8 @@ def test_terminated(world):
 
 
 def test_headers():
-    world = World(allow_rollup=True)
-    dead = graveyard(world, allow_rollup=True)
+    world = World(allow_rollup_hdrs=True)
+    dead = graveyard(world, allow_rollup_hdrs=True)
     mortal(world, max_deliver=1)
     world.env.inject(b"s.b", b"x")
     world.env.inject(

@@ -31,7 +31,7 @@ def test_a_message_comes_as_it_was_published(world):
 
 def test_the_long_form_of_ack_subjects():
     w = World(place={"long_acks": True, "domain": b"hub"})
-    w.consumer(ack_policy=2)
+    w.consumer(ack_policy="explicit")
     w.fill(1)
     [m] = w.pull()
     assert m[2] == b"$JS.ACK.hub.szMpdrwD.S.C.1.1.1.1700000000000000000.0"
@@ -345,7 +345,7 @@ def test_whoever_has_too_much_to_take_stands_aside(world):
     assert [m[0] for m in world.env.take()] == [b"slow"] * 4
 
 
-@pytest.mark.parametrize("policy", [1, 2, 3])
+@pytest.mark.parametrize("policy", ["prioritized", "overflow", "pinned_client"])
 def test_standing_aside_in_a_priority_group(world, policy):
     world.consumer(priority_policy=policy, priority_groups=(b"A",), priority_timeout=SECOND)
     world.env.listen(b"slow")

@@ -164,7 +164,7 @@ def test_replay_at_the_speed_of_storing(world):
     world.env.listen(b"d")
     world.env.take()
     start = world.env.mono
-    world.consumer(deliver_subject=b"d", replay_policy=1, ack_policy=ACK_NONE)
+    world.consumer(deliver_subject=b"d", replay_policy="original", ack_policy=ACK_NONE)
     world.env.run()
     times = []
     for _ in range(100):
@@ -178,7 +178,7 @@ def test_replay_at_the_speed_of_storing(world):
 def test_a_rate_limit():
     w = World(max_msg_size=1000)
     w.env.listen(b"d")
-    w.consumer(deliver_subject=b"d", rate_limit=8 * 10_000, ack_policy=ACK_NONE)
+    w.consumer(deliver_subject=b"d", rate_limit_bps=8 * 10_000, ack_policy=ACK_NONE)
     w.env.inject(b"s.a", b"x" * 900)
     assert len(w.env.take()) == 1  # a burst of the largest message is free
     w.fill(30, b"s.a", b"x" * 900)
@@ -191,7 +191,7 @@ def test_a_burst_up_to_the_largest_message_is_free():
     w = World(place={"max_payload": 20_000})
     w.env.listen(b"d")
     w.fill(30, b"s.a", b"x" * 900)
-    w.consumer(deliver_subject=b"d", rate_limit=8 * 10_000, ack_policy=ACK_NONE)
+    w.consumer(deliver_subject=b"d", rate_limit_bps=8 * 10_000, ack_policy=ACK_NONE)
     w.env.run()
     assert 20 <= len(w.env.take()) <= 22
     w.env.advance(SECOND)

@@ -84,7 +84,7 @@ def test_each_message_is_due_by_the_last_change(round):
     """Acks, delays and further changes come at any time."""
     rng = random.Random(seed_of("WAITS_SEED") * 1000 + round)
     world, waits = World(), WAITS[round % len(WAITS)]
-    c = world.consumer(**vars(params(waits)))
+    c = world.consumer(max_ack_pending=-1, **waits)
     world.fill(MANY)
     due: dict[int, int] = {}
     times: dict[int, int] = {}

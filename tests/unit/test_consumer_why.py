@@ -75,13 +75,13 @@ def test_rates_and_replays(world):
     world.env.inject(b"s.a", b"x" * 3000)
     world.env.advance(9 * SECOND)
     world.env.inject(b"s.a", b"x" * 3000)
-    slow = world.consumer(name=b"R", deliver_subject=b"d", replay_policy=1)
+    slow = world.consumer(name=b"R", deliver_subject=b"d", replay_policy="original")
     world.env.run()
     assert (slow.waits().reason, slow.waits().until) == (REPLAY, world.env.now + 9 * SECOND)
     w = World(max_msg_size=4000)
     w.env.listen(b"d")
     w.fill(2, data=b"x" * 3000)
-    limited = w.consumer(deliver_subject=b"d", rate_limit=8000)
+    limited = w.consumer(deliver_subject=b"d", rate_limit_bps=8000)
     w.env.run()
     assert limited.waits().reason == RATE and limited.waits().until > w.env.now
 
@@ -98,11 +98,11 @@ def test_flow_control(world):
 
 def test_groups(world):
     groups = {"priority_groups": (b"A",), "priority_timeout": 60 * SECOND}
-    c = world.consumer(priority_policy=2, **groups)
+    c = world.consumer(priority_policy="overflow", **groups)
     world.fill(1)
     request(world, batch=1, group="A", min_pending=5)
     assert c.waits().reason == OVERFLOW
-    pinned = world.consumer(name=b"P", priority_policy=3, **groups)
+    pinned = world.consumer(name=b"P", priority_policy="pinned_client", **groups)
     request(world, b"P", batch=1, group="A")
     request(world, b"P", batch=1, group="A")
     world.fill(1)

@@ -10,7 +10,7 @@ import pytest
 import jsserver
 from jsserver.cext import engine
 from tests.peer import PEER_VERSION
-from tools import gen_api
+from tools import gen_api, gen_options
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -44,8 +44,9 @@ def test_versions_are_declared_once() -> None:
 
 
 def test_generated_files_are_what_their_source_makes() -> None:
-    """Run tools/gen_api.py after a change of the catalogue, the API level or a stream's errors."""
-    for path, text in gen_api.FILES.items():
+    """Run tools/gen_api.py after a change of the catalogue, the API level or a stream's errors, and
+    tools/gen_options.py after one of a configuration's fields."""
+    for path, text in (gen_api.FILES | gen_options.FILES).items():
         assert path.read_text() == text(), path.name
 
 

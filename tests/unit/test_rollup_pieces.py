@@ -36,7 +36,7 @@ def roll_up(world: World, reply: bytes) -> None:
 
 
 def test_publishes_wait_for_it_and_others_do_not() -> None:
-    world = World(allow_rollup=True)
+    world = World(allow_rollup_hdrs=True)
     fill(world)
     seen = world.consumer(filters=(b"s.a",), max_ack_pending=-1)
     other = world.consumer(name=b"D", filters=(b"s.b.>",))
@@ -62,7 +62,7 @@ def test_publishes_wait_for_it_and_others_do_not() -> None:
 
 
 def test_what_was_delivered_is_not_awaited_any_more() -> None:
-    world = World(allow_rollup=True)
+    world = World(allow_rollup_hdrs=True)
     fill(world)
     seen = world.consumer(filters=(b"s.a",), max_ack_pending=-1)
     world.pull(b'{"batch":3000}')
@@ -74,7 +74,7 @@ def test_what_was_delivered_is_not_awaited_any_more() -> None:
 
 
 def test_it_is_acked_when_all_of_it_is_durable(disk: Disk) -> None:
-    world = disk.open(consumers=(), allow_rollup=True, held=True)
+    world = disk.open(consumers=(), allow_rollup_hdrs=True, held=True)
     fill(world)
     roll_up(world, b"r1")
     world.env.run()
@@ -86,7 +86,7 @@ def test_it_is_acked_when_all_of_it_is_durable(disk: Disk) -> None:
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
 def test_a_start_after_a_crash_finishes_it(disk: Disk, turns: int) -> None:
-    world = disk.open(consumers=(), allow_rollup=True)
+    world = disk.open(consumers=(), allow_rollup_hdrs=True)
     fill(world)
     until(world, lambda: world.stream.unsettled() == 0)
     roll_up(world, b"r1")
@@ -96,7 +96,7 @@ def test_a_start_after_a_crash_finishes_it(disk: Disk, turns: int) -> None:
     world.stream.wait_durable()
     folder = disk.killed(world, f"killed-{turns}")
     assert not [m for m in world.env.sent if m[0] in (b"r1", b"r2")]
-    again = disk.open(folder, consumers=(), allow_rollup=True)
+    again = disk.open(folder, consumers=(), allow_rollup_hdrs=True)
     last = MANY + MANY // 2 + 1
     state = again.stream.state()
     assert (state.messages, state.last_seq) == (MANY // 2 + 1, last)
@@ -104,7 +104,7 @@ def test_a_start_after_a_crash_finishes_it(disk: Disk, turns: int) -> None:
 
 
 def test_a_stream_that_is_changed_meanwhile() -> None:
-    world = World(allow_rollup=True)
+    world = World(allow_rollup_hdrs=True)
     fill(world)
     last = MANY + MANY // 2
     roll_up(world, b"r1")

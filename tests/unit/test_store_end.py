@@ -18,7 +18,7 @@ BLOCK = 400
 
 def worn(env: TestEnv, directory: Path, rng: random.Random) -> World:
     """A stream whose blocks are worth compacting; of some nothing is left."""
-    world = World(env, str(directory), storage=FILE, max_bytes=120_000, discard=1)
+    world = World(env, str(directory), storage=FILE, max_bytes=120_000, discard="new")
     for n in range(MESSAGES):
         env.inject(b"s.%d" % (n % 50), b"x" * rng.choice((5, 20)))
     gone = {n for n in range(1, 4 * BLOCK) if n % BLOCK < BLOCK - 10 and rng.random() < 0.9}
@@ -58,7 +58,7 @@ def test_an_end_beside_compaction(tmp_path: Path) -> None:
         state = world.stream.state()
         world.stream.close(remove)
         if not remove:
-            world = World(env, str(directory), storage=FILE, max_bytes=120_000, discard=1)
+            world = World(env, str(directory), storage=FILE, max_bytes=120_000, discard="new")
             assert world.stream.state() == state
             assert world.stream.lost().damage == 0
             world.stream.close(True)

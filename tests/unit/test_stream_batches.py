@@ -126,7 +126,7 @@ def test_the_end_of_the_stream_is_that_of_its_batches() -> None:
 
 
 def test_an_account_that_is_full_takes_nothing_of_a_batch(disk) -> None:
-    w = disk.open(allow_atomic=True, max_bytes=200, discard=1)
+    w = disk.open(allow_atomic=True, max_bytes=200, discard="new")
     for number in range(1, 6):
         put(w, "a", number, data=bytes(30))
     assert code(put(w, "a", 6, commit=1)) == 10077

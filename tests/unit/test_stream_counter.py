@@ -20,7 +20,7 @@ NUMBERS = st.one_of(
 
 
 def counting(**params) -> World:
-    return World(allow_counter=True, **params)
+    return World(allow_msg_counter=True, **params)
 
 
 def more(value: object, **given) -> bytes:
@@ -105,7 +105,7 @@ def test_a_duplicate_has_no_value() -> None:
 def test_staged_is_as_if_stored(seed: int, limit: int) -> None:
     chance = random.Random(seed)
     staged, plain = (
-        World(TestEnv(), allow_counter=True, max_msgs_per_subject=limit) for _ in range(2)
+        World(TestEnv(), allow_msg_counter=True, max_msgs_per_subject=limit) for _ in range(2)
     )
     for _ in range(10):
         for made in (staged, plain):
@@ -128,7 +128,7 @@ def test_values_wait_for_the_disk_and_survive(tmp_path: Path) -> None:
     w = World(active=False)
     w.stream.close(False)
     w.env.start_commits(held=True)
-    w = World(w.env, bytes(tmp_path), allow_counter=True, storage=FILE)
+    w = World(w.env, bytes(tmp_path), allow_msg_counter=True, storage=FILE)
     reply = b"ack" * 300
     w.env.take()
     w.env.inject(b"s.a", b"", reply, more(5))
@@ -137,7 +137,7 @@ def test_values_wait_for_the_disk_and_survive(tmp_path: Path) -> None:
     w.stream.wait_durable()
     assert [m[4] for m in w.env.take() if m[0] == reply] == [b'{"stream":"S","seq":1,"val":"5"}']
     w.stream.close(False)
-    again = World(w.env, bytes(tmp_path), allow_counter=True, storage=FILE)
+    again = World(w.env, bytes(tmp_path), allow_msg_counter=True, storage=FILE)
     again.env.take()
     again.env.inject(b"s.a", b"", b"ack", more(5))
     again.stream.wait_durable()

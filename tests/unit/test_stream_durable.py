@@ -6,9 +6,11 @@ from tests.cext.store import PyStore
 from tests.cext.stream import TestEnv
 from tests.unit.consumer_disk import until
 from tests.unit.stream_world import (
+    ALL,
     FILE,
     INTEREST,
     LAST_PER_SUBJECT,
+    LIMITS,
     NEW_ONLY,
     WORKQUEUE,
     World,
@@ -33,7 +35,7 @@ def release(w, replies):
     return w.env.take()
 
 
-@pytest.mark.parametrize("retention", [0, INTEREST, WORKQUEUE])
+@pytest.mark.parametrize("retention", [LIMITS, INTEREST, WORKQUEUE])
 def test_a_pull_gets_what_is_durable_and_the_ack_goes_first(disk, retention):
     w = disk.open(held=True, retention=retention)
     w.pull(b"9")
@@ -62,14 +64,14 @@ def test_a_pull_that_does_not_wait_finds_nothing_yet(disk):
     assert seqs(release(w, 1)) == [1]
 
 
-@pytest.mark.parametrize("policy", [0, NEW_ONLY, LAST_PER_SUBJECT])
+@pytest.mark.parametrize("policy", [ALL, NEW_ONLY, LAST_PER_SUBJECT])
 def test_a_new_consumer_counts_what_is_durable(disk, policy):
     w = disk.open(held=True, consumers=(), subjects=(b"s.>",))
     for subject in (b"s.a", b"s.b", b"s.a"):
         w.env.inject(subject)
     c = w.consumer(deliver_policy=policy, filters=(b"s.*",))
     w.pull(b"9")
-    want = {0: [1, 2, 3], NEW_ONLY: [], LAST_PER_SUBJECT: [2, 3]}[policy]
+    want = {ALL: [1, 2, 3], NEW_ONLY: [], LAST_PER_SUBJECT: [2, 3]}[policy]
     assert c.state().num_pending == len(want)
     w.env.release_commits()
     w.stream.wait_durable()
@@ -257,7 +259,7 @@ def test_a_rollup_that_a_crash_cut_off_is_finished_at_the_start(tmp_path, kind, 
     for _ in range(2):
         env = TestEnv()
         env.start_commits()
-        w = World(env, str(tmp_path), storage=FILE, allow_rollup=allowed)
+        w = World(env, str(tmp_path), storage=FILE, allow_rollup_hdrs=allowed)
         assert w.stream.subjects(b">")[1] == left
         assert w.message(6).data == b"new"
         w.stream.wait_durable()
@@ -265,7 +267,7 @@ def test_a_rollup_that_a_crash_cut_off_is_finished_at_the_start(tmp_path, kind, 
 
 
 def test_early_acks_wait_for_nothing_and_what_they_ack_is_seen(disk):
-    w = disk.open(held=True, early_acks=True)
+    w = disk.open(held=True, persist_mode="async")
     w.env.inject(b"s.a", b"1", b"ack")
     assert [m[0] for m in w.env.take()] == [b"ack"]
     assert seqs(w.pull(b"1")) == [1]

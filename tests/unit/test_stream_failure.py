@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.unit.consumer_disk import until
-from tests.unit.stream_world import INTEREST, WORKQUEUE, headers, seqs, statuses, tokens
+from tests.unit.stream_world import INTEREST, LIMITS, WORKQUEUE, headers, seqs, statuses, tokens
 from tests.unit.test_consumer_state import disk
 
 __all__ = ["disk"]
@@ -99,7 +99,7 @@ def test_what_a_refused_change_removed_is_there_again(disk, change):
     assert shown(w)[:2] == before
 
 
-@pytest.mark.parametrize("retention", [0, INTEREST, WORKQUEUE])
+@pytest.mark.parametrize("retention", [LIMITS, INTEREST, WORKQUEUE])
 def test_consumers_go_on_where_the_disk_has_them(disk, retention):
     w = disk.open(retention=retention)
     w.fill(5)

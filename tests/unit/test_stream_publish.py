@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from jsserver.instances.backend import LONGEST
 from tests.unit.stream_world import (
     ACK_NONE,
     INTEREST,
@@ -15,6 +14,8 @@ from tests.unit.stream_world import (
     headers,
     stream_params,
 )
+
+LONGEST = 1 << 61  # ns: what durations that are longer are taken as
 
 
 def error(answer):
@@ -174,7 +175,7 @@ def test_fast_batches_are_refused():
 
 
 def test_rollup_of_a_subject_and_of_all():
-    w = World(allow_rollup=True)
+    w = World(allow_rollup_hdrs=True)
     for subject in (b"s.a", b"s.b", b"s.a", b"s.b"):
         w.publish(subject)
     w.publish(b"s.a", b"new", headers(Nats_Rollup="SUB"))
@@ -217,7 +218,9 @@ def test_discard_new_replaces_at_the_limit_of_a_subject():
     w.publish(b"s.b")
     assert w.publish(b"s.a") == '{"stream":"S","seq":3}'
     assert "maximum messages exceeded" in w.publish(b"s.c")
-    w = World(discard=NEW, max_msgs_per_subject=1, discard_new_per_subject=True, allow_rollup=True)
+    w = World(
+        discard=NEW, max_msgs_per_subject=1, discard_new_per_subject=True, allow_rollup_hdrs=True
+    )
     w.publish(b"s.a")
     assert "maximum messages per subject exceeded" in w.publish(b"s.a")
     assert "error" not in w.publish(b"s.a", header=headers(Nats_Rollup="sub"))
@@ -282,7 +285,7 @@ def test_a_late_consumer_claims_what_is_stored():
 
 def test_ack_none_releases_on_delivery():
     w = World(retention=INTEREST)
-    w.consumer(ack_policy=0)
+    w.consumer(ack_policy=ACK_NONE)
     w.fill(3)
     w.pull(b"2")
     assert w.stream.state().messages == 1

@@ -60,7 +60,7 @@ def test_what_does_not_wait_is_published_at_the_end_of_the_turn(disk, kind):
     if kind == "memory":
         w = World(storage=MEMORY, republish=to_out())
     else:
-        w = disk.open(consumers=(), republish=to_out(), early_acks=True)
+        w = disk.open(consumers=(), republish=to_out(), persist_mode="async")
     w.env.inject(b"s.a", b"x", b"ack", run=False)
     w.env.inject(b"s.a", b"y", b"", run=False)
     assert w.env.take() == []
@@ -240,7 +240,7 @@ def renamed(source, destination):
 
 
 def test_what_becomes_too_long_is_refused():
-    w = World(transform=renamed("s.*", ".".join(["$1"] * 250)))
+    w = World(subject_transform=renamed("s.*", ".".join(["$1"] * 250)))
     answer = w.publish(b"s." + b"x" * 262)
     assert "message too large" in answer and '"err_code":10077' in answer
     assert w.publish(b"s." + b"x" * 240) == '{"stream":"S","seq":1}'
@@ -252,7 +252,7 @@ def test_what_waits_for_ids_keeps_the_subject_that_it_is_stored_under(disk):
     for n in range(2200):
         w.env.inject(b"s.a", b"x", b"", headers(Nats_Msg_Id=str(n)))
     disk.close(w)
-    w = disk.open(consumers=(), transform=renamed("s.*", "t.$1"))
+    w = disk.open(consumers=(), subject_transform=renamed("s.*", "t.$1"))
     w.env.inject(b"s.b", b"x", b"ack", headers(Nats_Msg_Id="new"), run=False)
     w.env.inject(b"s.c", b"x", b"ack", run=False)
     assert w.stream.state().messages == 2200
@@ -261,7 +261,10 @@ def test_what_waits_for_ids_keeps_the_subject_that_it_is_stored_under(disk):
 
 
 def test_random_numbers_are_drawn_once_a_message():
-    w = World(transform=renamed("s.*", "t.{{random(1000000)}}"), republish=to_out("t.*", "out.$1"))
+    w = World(
+        subject_transform=renamed("s.*", "t.{{random(1000000)}}"),
+        republish=to_out("t.*", "out.$1"),
+    )
     for _ in range(20):
         w.env.inject(b"s.a")
     stored = [w.message(seq).subject for seq in range(1, 21)]

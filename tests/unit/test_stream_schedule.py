@@ -20,11 +20,13 @@ START = 1_700_000_000
 
 
 def planning(**params) -> World:
-    return World(allow_schedules=True, allow_rollup=True, allow_ttl=True, **params)
+    return World(allow_msg_schedules=True, allow_rollup_hdrs=True, allow_msg_ttl=True, **params)
 
 
 def params(**given: object) -> object:
-    return stream_params(allow_schedules=True, allow_rollup=True, allow_ttl=True, **given)
+    return stream_params(
+        allow_msg_schedules=True, allow_rollup_hdrs=True, allow_msg_ttl=True, **given
+    )
 
 
 def plan(pattern: str, target: str = "s.out", **more) -> bytes:
@@ -199,7 +201,7 @@ def test_what_is_refused(header: bytes, wanted: int) -> None:
 
 
 def test_a_life_is_refused_where_there_is_none() -> None:
-    w = World(allow_schedules=True, allow_rollup=True)
+    w = World(allow_msg_schedules=True, allow_rollup_hdrs=True)
     assert refusal(w.publish(b"s.plan", b"", plan("@every 5s", TTL="5s"))) == 10166
     assert refusal(World().publish(b"s.plan", b"", plan("nonsense"))) == 10188
 
@@ -237,7 +239,7 @@ def test_a_run_that_falls_into_downtime_comes_once_at_the_start(
     w.stream.close(False)
     env = w.env
     env.start_commits()
-    made = {"allow_schedules": True, "allow_rollup": True, "storage": FILE}
+    made = {"allow_msg_schedules": True, "allow_rollup_hdrs": True, "storage": FILE}
     w = World(env, bytes(tmp_path), **made)
     w.publish(b"s.plan", b"", plan(pattern))
     env.advance(served * SECOND)
@@ -263,7 +265,7 @@ def test_after_a_restart_each_goes_on_where_it_was(tmp_path: Path) -> None:
     w.stream.close(False)
     env = w.env
     env.start_commits()
-    made = {"allow_schedules": True, "allow_rollup": True, "storage": FILE}
+    made = {"allow_msg_schedules": True, "allow_rollup_hdrs": True, "storage": FILE}
     w = World(env, bytes(tmp_path), **made)
     w.publish(b"s.plan", b"", plan("@every 10s"))
     w.publish(b"s.late", b"", plan(f"@at {at(25)}"))

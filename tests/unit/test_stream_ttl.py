@@ -29,11 +29,11 @@ def left(world: World) -> list[int]:
 
 
 def allowing(**given) -> World:
-    return World(allow_ttl=True, **given)
+    return World(allow_msg_ttl=True, **given)
 
 
 def params(**given) -> object:
-    return stream_params(allow_ttl=True, **given)
+    return stream_params(allow_msg_ttl=True, **given)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ OFFSETS = (0, 1, 3, 4, 100, 267, 268, 700, 999)
 
 @pytest.mark.parametrize("marked", [False, True])
 def test_each_leaves_within_five_milliseconds_of_its_time(marked: bool) -> None:
-    w = allowing(allow_rollup=True, marker_ttl=SECOND) if marked else allowing()
+    w = allowing(allow_rollup_hdrs=True, subject_delete_marker_ttl=SECOND) if marked else allowing()
     for offset in OFFSETS:
         w.env.set_now(w.env.now // SECOND * SECOND + SECOND + offset * MS)
         w.publish(b"s.%d" % offset, b"x", ttl("1h" if offset == 999 else 2))
@@ -166,7 +166,7 @@ def test_consumers_do_not_wait_for_what_is_gone() -> None:
 
 
 def marked(**given) -> World:
-    return allowing(allow_rollup=True, marker_ttl=5 * SECOND, **given)
+    return allowing(allow_rollup_hdrs=True, subject_delete_marker_ttl=5 * SECOND, **given)
 
 
 def test_a_marker_stands_for_the_last_message() -> None:
@@ -257,7 +257,7 @@ def test_after_a_restart_each_leaves_in_its_time(tmp_path) -> None:
     w.stream.wait_durable()
     w.stream.close(False)
     w.env.advance(20 * SECOND)
-    again = World(w.env, bytes(tmp_path), allow_ttl=True, storage=FILE)
+    again = World(w.env, bytes(tmp_path), allow_msg_ttl=True, storage=FILE)
     again.env.run()
     assert left(again) == [2, 3, 4]
     again.env.advance(31 * SECOND)
@@ -271,7 +271,7 @@ def kept(path) -> World:
     w.stream.close(False)
     env = w.env
     env.start_commits()
-    return World(env, bytes(path), allow_ttl=True, storage=FILE)
+    return World(env, bytes(path), allow_msg_ttl=True, storage=FILE)
 
 
 def test_what_expired_is_written_as_removed(tmp_path) -> None:
@@ -284,7 +284,7 @@ def test_what_expired_is_written_as_removed(tmp_path) -> None:
     w.stream.wait_durable()
     w.stream.close(False)
     w.env.set_now(w.env.now - 3600 * SECOND)
-    again = World(w.env, bytes(tmp_path), allow_ttl=True, storage=FILE)
+    again = World(w.env, bytes(tmp_path), allow_msg_ttl=True, storage=FILE)
     again.env.run()
     assert left(again) == [1, 4]
     again.stream.close(False)
