@@ -221,7 +221,7 @@ def test_only_pinned_certificates(start: Start, site: Site) -> None:
 
 def test_too_many_handshakes_in_a_second(start: Start, site: Site) -> None:
     """Those beyond are told why, behind INFO and before a handshake; the log counts them."""
-    server = start(config=site.config("connection_rate_limit: 3"), monitor=True)
+    server = start(config=site.config("connection_rate_limit: 3, timeout: 60"), monitor=True)
     said = b"-ERR 'Connection throttling is active. Please try again later.'"
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(RawClient(server.port)) for _ in range(12)]
