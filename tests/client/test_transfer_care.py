@@ -42,7 +42,7 @@ def test_transfers_end_with_the_jetstream_of_their_account(servers: Servers, lef
     with client_of(server) as client:
         assert "error" not in client.api("STREAM.CREATE.S", STREAM)
         for _ in range(4):
-            assert b'"seq"' in client.request("s.a", bytes(500_000)).payload
+            assert b'"seq"' in client.request("s.a", random.randbytes(500_000)).payload
         restored = {"config": {**STREAM, "name": "R", "subjects": ["r.>"]}, "state": {}}
         asked = {"deliver_subject": client.inbox(), "chunk_size": 1024, "window_size": 1024}
         assert "error" not in client.api("STREAM.RESTORE.R", restored)

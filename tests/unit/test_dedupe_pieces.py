@@ -111,7 +111,7 @@ def test_an_end_meanwhile(disk: Disk, delete: bool) -> None:
 def test_what_a_consumer_pushes_keeps_its_subject(disk: Disk) -> None:
     w = disk.open(consumers=())
     other = World(w.env, name=b"T", subjects=(b"t.>",))
-    other.consumer(deliver_subject=b"s.pushed", ack_policy=0)
+    other.consumer(deliver_subject=b"s.pushed", ack_policy="none")
     w.env.listen(b"s.pushed")
     w.env.inject(b"t.a", b"x", b"", headers(Nats_Msg_Id="pushed"), run=False)
     for _ in range(4):
