@@ -11,6 +11,7 @@ import time
 from typing import Any, NamedTuple
 
 from jsserver.access.ocsp import ANSWER_MAX, GOOD, REVOKED, STATUSES, UNKNOWN, Answer
+from jsserver.cext.bytes import s2_encode
 from jsserver.config.options import OcspCache
 from jsserver.process.logs import Logger
 from jsserver.text import s2
@@ -165,7 +166,7 @@ def _written(kept: _Kept) -> dict[str, str]:
         "cached_at": rfc3339_nano(kept.came),
         "resp_status": STATUSES[kept.status],
         "resp_expires": rfc3339_nano(kept.ends) if kept.ends else _NO_TIME,
-        "resp": base64.b64encode(s2.compress(kept.raw)).decode(),
+        "resp": base64.b64encode(s2_encode(kept.raw)).decode(),
     }
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 
-from jsserver.cext.bytes import S2Stream, sha256
+from jsserver.cext.bytes import sha256
 from jsserver.cext.store import block_rows
+from jsserver.text import s2
 
 from .places import WHOLE_MAX, Unreadable, whole
 
@@ -149,16 +150,7 @@ def unpack(raw: bytes) -> bytes:
     at = 4
     while at < len(raw) and raw[at] & 0x80:
         at += 1
-    stream, out, n = S2Stream(), [], 0
-    piece = stream.feed(raw[at + 1 : -TAIL])
-    while piece:
-        n += len(piece)
-        if n > WHOLE_MAX:
-            raise ValueError("it holds more than a block may")
-        out.append(piece)
-        piece = stream.feed(b"")
-    stream.finish()
-    return b"".join([*out, raw[-TAIL:]])
+    return s2.decompress(raw[at + 1 : -TAIL], WHOLE_MAX) + raw[-TAIL:]
 
 
 def read_or_fault(path: Path, number: int, stream: str, encrypted: bool) -> Block:

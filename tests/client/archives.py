@@ -4,17 +4,14 @@ import io
 import json
 import tarfile
 
-from jsserver.cext.bytes import S2Stream, hh64, s2_encode, sha256
+from jsserver.cext.bytes import hh64, s2_encode, sha256
+from jsserver.text.s2 import decompress
 
 Files = dict[str, bytes]
 
 
 def files_of(archive: bytes) -> Files:
-    stream = S2Stream()
-    parts = [stream.feed(archive)]
-    while parts[-1]:
-        parts.append(stream.feed(b""))
-    with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(decompress(archive, 1 << 30))) as tar:
         return {m.name: read.read() for m in tar.getmembers() if (read := tar.extractfile(m))}
 
 

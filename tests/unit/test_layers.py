@@ -104,7 +104,7 @@ PARTS = {
     "instances": {
         *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
     },
-    "offline": {"disk.directories", "disk.storedir", "instances", "text.goformat"},
+    "offline": {"disk.directories", "disk.storedir", "instances", "text.goformat", "text.s2"},
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jsserver.text.s2 import compress, decompress
+from jsserver.cext.bytes import s2_encode as compress
+from jsserver.text.s2 import decompress
 
 MAGIC = b"\xff\x06\x00\x00S2sTwO"
 
