@@ -2,4 +2,4 @@
 
 `places` finds streams and opens files, `blocks` reads records, `caches` and `consumers` what stands
 beside them; `check` looks at a stream with `messages`, `beside` and `wheels`, `repair` mends it
-with `mending`, `dumping` and `usage` show it; `command` is the way in."""
+with `mending` and `bits`, `dumping` and `usage` show it; `command` is the way in."""

@@ -6,13 +6,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
-from pathlib import Path
 
 from jsserver.cext.bytes import sha256
 from jsserver.cext.store import block_rows
 from jsserver.text import s2
 
-from .places import WHOLE_MAX, Unreadable, whole
+from .places import WHOLE_MAX, Place, Unreadable, whole
 
 TOMB, ERASED = 1 << 62, 1 << 63
 SEQUENCE = TOMB - 1
@@ -116,9 +115,10 @@ class Block:
         return Cut(number, behind, end)
 
 
-def read(path: Path, number: int, stream: str, encrypted: bool) -> Block:
-    """A block's file; FileNotFoundError, Unreadable."""
-    raw = whole(path)
+def read(place: Place, number: int, encrypted: bool = False) -> Block:
+    """A stream's block; FileNotFoundError, Unreadable."""
+    folder, _ = place.messages()
+    raw = whole(folder / f"{number}.blk")
     block = Block(number, len(raw), raw)
     if encrypted:
         block.sealed = True
@@ -132,7 +132,7 @@ def read(path: Path, number: int, stream: str, encrypted: bool) -> Block:
         except ValueError as error:
             block.fault = str(error)
             return block
-    block._rows = block_rows(key_of(f"{stream}-{number}"), block.plain)
+    block._rows = block_rows(key_of(f"{place.name}-{number}"), block.plain)
     return block
 
 
@@ -153,9 +153,9 @@ def unpack(raw: bytes) -> bytes:
     return s2.decompress(raw[at + 1 : -TAIL], WHOLE_MAX) + raw[-TAIL:]
 
 
-def read_or_fault(path: Path, number: int, stream: str, encrypted: bool) -> Block:
+def read_or_fault(place: Place, number: int, encrypted: bool = False) -> Block:
     """The same, but a file that cannot be read is a block with a fault."""
     try:
-        return read(path, number, stream, encrypted)
+        return read(place, number, encrypted)
     except (FileNotFoundError, Unreadable) as error:
         return Block(number, 0, fault=str(error) or "missing")

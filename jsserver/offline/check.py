@@ -188,8 +188,7 @@ class StreamCheck:
 
     def read(self, number: int) -> Block:
         """A block; what cannot be read is a block with a fault."""
-        path = self.folder / f"{number}.blk"
-        return blocks.read_or_fault(path, number, self.place.name, self.encrypted)
+        return blocks.read_or_fault(self.place, number, self.encrypted)
 
     def _blocks(self, walk: Walk, report: Report) -> None:
         wheels = Wheels(self, walk)

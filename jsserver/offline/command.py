@@ -20,6 +20,7 @@ from .findings import Finding, Findings, Severity
 from .places import Layout, NoStore, Place, Unreadable
 
 SOUND, FOUND, FAILED = 0, 1, 2
+_VERDICTS = {SOUND: "sound", FOUND: "not sound", FAILED: "not everything could be read"}
 LAST_SEQUENCE = (1 << 64) - 1
 
 
@@ -78,11 +79,16 @@ def _check(options: argparse.Namespace) -> int:
         _tell(report.findings, options)
         reports.append(report)
     _tell(outside, options)
-    _sum_up(options, layout, reports, outside)
     everything = [outside, *(report.findings for report in reports)]
+    code = FOUND
     if any(findings.unread for findings in everything):
-        return FAILED
-    return SOUND if all(findings.sound for findings in everything) else FOUND
+        code = FAILED
+    elif all(findings.sound for findings in everything):
+        code = SOUND
+    _sum_up(options, layout, reports, outside)
+    if not options.json:
+        sys.stdout.write(f"{_VERDICTS[code]}\n")
+    return code
 
 
 def _offline(report: Report, files: MetaFiles) -> None:
@@ -148,23 +154,16 @@ def _sum_up(
             *(told[k] for k in ("account", "stream", "blocks")),
             shows.size(report.size),
             *(told[k] for k in ("messages", "damage", "warnings", "notes")),
-            _marks(report),
+            _marks(told),
         )
         for report, told in zip(reports, sums, strict=True)
     ]
     sys.stdout.write(shows.table(heads, rows) + "\n")
-    everything = [outside, *(report.findings for report in reports)]
-    if any(f.unread for f in everything):
-        sys.stdout.write("not everything could be read\n")
-    elif all(f.sound for f in everything):
-        sys.stdout.write("sound\n")
-    else:
-        sys.stdout.write("not sound\n")
 
 
-def _marks(report: Report) -> str:
-    packed = sum(span.packed for span in report.walk.spans)
-    words = ["encrypted: records not looked at"] if report.encrypted else []
+def _marks(told: dict[str, object]) -> str:
+    packed = told["compressed_blocks"]
+    words = ["encrypted: records not looked at"] if told["encrypted"] else []
     words += [f"{packed} compressed"] if packed else []
     return ", ".join(words)
 

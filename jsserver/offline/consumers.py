@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from jsserver.cext.bytes import hh64
 
+from .bits import changed_back
 from .caches import Damaged, Varints
 
 LOG = "consumers.log"
@@ -14,7 +15,6 @@ STATE = "o.dat"
 
 _STATE_KEY = struct.pack("<4Q", 0x6A736572766572, 0x636F6E73756D6572, 0x6F2E646174, 1)
 _SECOND = 10**9
-_SEARCHED = 4096
 _ENTRY = struct.Struct("<IQ")
 _NUMBERS = {
     ord("D"): 4,
@@ -170,20 +170,18 @@ def state_hash(data: bytes) -> int:
 
 def mend(data: bytearray, at: int, size: int, key: bytes) -> bool:
     """Whether one changed bit explains a place that is no entry: it is changed back then."""
-    for bit in range(min(size, _SEARCHED) * 8):
-        data[at + (bit >> 3)] ^= 1 << (bit & 7)
-        if entry_size(bytes(data[at : at + size]), 0, key) == size:
-            return True
-        data[at + (bit >> 3)] ^= 1 << (bit & 7)
-    return False
+
+    def is_entry() -> bool:
+        return entry_size(bytes(data[at : at + size]), 0, key) == size
+
+    return changed_back(data, at, size, is_entry) is not None
 
 
 def mend_state(data: bytes, hashes: set[int]) -> bytes | None:
     """An o.dat with the one bit changed back that makes it a known one; None: there is none."""
     changed = bytearray(data)
-    for bit in range(min(len(data), _SEARCHED) * 8):
-        changed[bit >> 3] ^= 1 << (bit & 7)
-        if state_hash(bytes(changed)) in hashes:
-            return bytes(changed)
-        changed[bit >> 3] ^= 1 << (bit & 7)
-    return None
+
+    def is_known() -> bool:
+        return state_hash(bytes(changed)) in hashes
+
+    return None if changed_back(changed, 0, len(data), is_known) is None else bytes(changed)

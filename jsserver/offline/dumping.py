@@ -71,7 +71,7 @@ def dump(place: Place, wanted: Wanted, form: Form, out: TextIO) -> list[str]:
 def _gone(place: Place, walk: Walk, faults: list[str]) -> Removed:
     """Removed messages that still stand in blocks with live ones."""
     gone = Removed()
-    for look in walk.looks(lambda number: _block(place, number)):
+    for look in walk.looks(lambda number: blocks.read_or_fault(place, number)):
         block = look.block
         if block.fault:
             faults.append(f"{block.number}.blk: {block.fault}")
@@ -85,18 +85,13 @@ def _gone(place: Place, walk: Walk, faults: list[str]) -> Removed:
     return gone
 
 
-def _block(place: Place, number: int) -> Block:
-    folder, _ = place.messages()
-    return blocks.read_or_fault(folder / f"{number}.blk", number, place.name, False)
-
-
 def _messages(
     place: Place, walk: Walk, gone: Removed, wanted: Wanted
 ) -> Iterator[tuple[Block, Row]]:
     for span in walk.spans:
         if not span.live or span.last < wanted.first or span.first > wanted.last:
             continue
-        block = _block(place, span.number)
+        block = blocks.read_or_fault(place, span.number)
         for row in messages_of(block):
             if wanted.first <= row[1] <= wanted.last and row[1] not in gone:
                 yield block, row

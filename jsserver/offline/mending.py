@@ -7,11 +7,10 @@ import struct
 from jsserver.cext.bytes import hh64
 from jsserver.cext.store import block_rows, record_mark
 
+from .bits import changed_back
 from .blocks import ERASED, HEAD, ROW, SMALLEST, TAIL, TOMB, Block, Kind, Row, key_of
 from .check import lengths_explained
 
-SEARCHED = 4096
-"""Bytes of a damaged place that are searched for a changed bit."""
 PLACES = 200
 """Damaged places of a block that are searched."""
 _MARK = struct.Struct("<QQQQQIIQQqH")
@@ -45,13 +44,7 @@ def _is_good(key: bytes, data: bytes | bytearray, at: int) -> int:
 
 def bit_of(key: bytes, data: bytearray, at: int, size: int) -> bool:
     """Whether one changed bit explains why no record stands there: it is changed back then."""
-    for bit in range(min(size, SEARCHED) * 8):
-        place, mask = at + (bit >> 3), 1 << (bit & 7)
-        data[place] ^= mask
-        if _is_good(key, data, at):
-            return True
-        data[place] ^= mask
-    return False
+    return changed_back(data, at, size, lambda: _is_good(key, data, at) > 0) is not None
 
 
 def mended(block: Block, stream: str) -> bytes | None:

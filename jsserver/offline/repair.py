@@ -16,7 +16,7 @@ from pathlib import Path
 from jsserver.disk.directories import sync_directory
 from jsserver.instances.metafiles import MetaFiles
 
-from . import blocks, caches, check, consumers, mending
+from . import bits, blocks, caches, check, consumers, mending
 from .blocks import SEQUENCE, TOMB, Block, Kind
 from .messages import Look, Walk, messages_of
 from .places import KEY_FILE, Place, found, names_in
@@ -108,14 +108,15 @@ def _meta(made: Plan, folder: Path, asset: str, files: MetaFiles) -> None:
         made.steps.append(Step(folder / "meta.sum", "is made anew for meta.inf", want))
         return
     changed = bytearray(body)
-    for bit in range(len(body) * 8):
-        changed[bit >> 3] ^= 1 << (bit & 7)
-        if files.checksum(asset, bytes(changed)) == total:
-            step = Step(folder / "meta.inf", f"bit {bit} is changed back", bytes(changed))
-            made.steps.append(step)
-            return
-        changed[bit >> 3] ^= 1 << (bit & 7)
-    made.left.append(f"{folder.name}: meta.inf is not what its checksum says")
+    size = len(body)
+    bit = bits.changed_back(
+        changed, 0, size, lambda: files.checksum(asset, bytes(changed)) == total, most=size
+    )
+    if bit is None:
+        made.left.append(f"{folder.name}: meta.inf is not what its checksum says")
+        return
+    what = f"bit {bit} is changed back"
+    made.steps.append(Step(folder / "meta.inf", what, bytes(changed)))
 
 
 def _bits(a: bytes, b: bytes) -> int:
@@ -142,7 +143,7 @@ def _blocks(made: Plan) -> bool:
     place = made.place
     folder, _ = place.messages()
     walk, damage = Walk(place, index_of(place, False)), _Damage()
-    for look in walk.looks(lambda number: _read(place, number)):
+    for look in walk.looks(lambda number: blocks.read(place, number)):
         _look(made, walk, look, damage)
     for number, data in damage.mended.items():
         what = "single changed bits are changed back"
@@ -172,12 +173,6 @@ def _blocks(made: Plan) -> bool:
         what = f"goes to the quarantine: {why}"
         made.steps.append(Step(folder / f"{number}.blk", what, None))
     return True
-
-
-def _read(place: Place, number: int) -> Block:
-    folder, _ = place.messages()
-    block = blocks.read(folder / f"{number}.blk", number, place.name, False)
-    return block
 
 
 def _look(made: Plan, walk: Walk, look: Look, damage: _Damage) -> None:
@@ -311,7 +306,9 @@ def _rewrite(made: Plan, damage: _Damage, number: int, ends: list[tuple[int, int
     folder, _ = place.messages()
     data = damage.mended.pop(number, None)
     made.steps = [s for s in made.steps if s.path != folder / f"{number}.blk"]
-    block = _read(place, number) if data is None else blocks.of_bytes(data, number, place.name)
+    block = (
+        blocks.read(place, number) if data is None else blocks.of_bytes(data, number, place.name)
+    )
     what = "is written anew without its damaged places"
     if number not in damage.holes:
         what = "gets tombstones of what only files that go knew to be gone"

@@ -63,18 +63,13 @@ def of_stream(place: Place) -> Usage:
     made.encrypted = (place.folder / KEY_FILE).exists()
     _files(place.folder, made, "")
     walk = Walk(place, index_of(place, made.encrypted))
-    for look in walk.looks(lambda number: _read(made, number)):
+    for look in walk.looks(lambda number: blocks.read_or_fault(place, number, made.encrypted)):
         if look.block.fault:
             made.unread.append(f"{look.block.number}.blk: {look.block.fault}")
     made.blocks = len(walk.spans)
     made.messages, made.live = walk.live, walk.live_bytes
     made.gone = sum(span.gone_bytes for span in walk.spans)
     return made
-
-
-def _read(made: Usage, number: int) -> blocks.Block:
-    folder, _ = made.place.messages()
-    return blocks.read_or_fault(folder / f"{number}.blk", number, made.place.name, made.encrypted)
 
 
 def index_of(place: Place, encrypted: bool) -> caches.Index | None:
@@ -91,7 +86,7 @@ def index_of(place: Place, encrypted: bool) -> caches.Index | None:
     numbers = Walk(place).numbers()
     if not numbers or numbers[-1] != number:
         return None
-    last = blocks.read_or_fault(folder / f"{number}.blk", number, place.name, False)
+    last = blocks.read_or_fault(place, number)
     return index if last.end == index.end else None
 
 
