@@ -53,6 +53,10 @@ class Listener:
     def secure(self, secured: Secured | None) -> None:
         """Connections that come from now on are secured so."""
 
+    def keep(self, by: Certified | None) -> None:
+        """Remembers what connections are secured by."""
+        self.security, self.certificate_ends = (by.context, by.ends) if by else (None, "")
+
     def terms(self) -> None:
         """Connections are told and held to what the options say."""
 
@@ -94,10 +98,10 @@ class PlaneListener(Listener):
         assert self._socket is not None
         self._handle.listen(self._socket.fileno())
 
-    def keep(self, by: Certified | None) -> object:
-        """Remembers what connections are secured by; that, as the data plane takes it."""
-        self.security, self.certificate_ends = (by.context, by.ends) if by else (None, "")
-        return by and by.context.security()
+    def secure_by(self, by: Certified | None, *, proxied: bool = False) -> None:
+        """Has the data plane secure connections so. `proxied`: a PROXY header may come first."""
+        self.keep(by)
+        self._handle.secure(by and by.context.security(), proxied)
 
     def close(self) -> None:
         """Those that are connected stay."""

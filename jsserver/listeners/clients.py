@@ -55,8 +55,8 @@ class ClientListener(PlaneListener):
                 log.warn(line)
 
     def secure(self, secured: Secured | None) -> None:
-        by = self.keep(secured.clients if secured else None)
-        self._handle.secure(by, self.options.proxy_protocol)
+        by = secured.clients if secured else None
+        self.secure_by(by, proxied=self.options.proxy_protocol)
 
     def terms(self) -> None:
         """Before the port is open there is no INFO to be told."""

@@ -42,8 +42,7 @@ class MonitoringListener(Listener):
 
     def secure(self, secured: Secured | None) -> None:
         """By the certificate of clients' connections, where it is HTTPS."""
-        by = secured.clients if secured and self.options.https_port else None
-        self.security, self.certificate_ends = (by.context, by.ends) if by else (None, "")
+        self.keep(secured.clients if secured and self.options.https_port else None)
 
     def take(self) -> socket.socket | None:
         """The socket, which whoever takes it closes; None where there is none."""

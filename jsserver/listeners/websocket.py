@@ -53,7 +53,7 @@ class WebsocketListener(PlaneListener):
             self._log.warn(line)
 
     def secure(self, secured: Secured | None) -> None:
-        self._handle.secure(self.keep(secured.websocket if secured else None))
+        self.secure_by(secured.websocket if secured else None)
 
     def terms(self) -> None:
         if not self.port:
