@@ -29,21 +29,13 @@ cdef struct RowGroup:
     bint doubt                  # it has bytes that are no record, or an erased record: its digest need not fit
 
 
-cdef bint row_may_be(const uint8_t* p, uint64_t left, uint64_t near, Parsed* r) noexcept nogil:
-    # Whether what stands here has the form of a record, of a sequence that is not far from `near`, 0: of any.
-    if not record_parse(p, left, r):
-        return False
-    if r.raw_seq & (TOMB | ERASED) and (r.subject.n or r.headed):
-        return False
-    return r.raw_seq == TOMB or 0 < r.seq and (near == 0 or r.seq - near + NEARBY < 2 * NEARBY)
-
-
 cdef uint64_t row_next(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t at, uint64_t near,
                        uint64_t* work) noexcept nogil:
-    # Where the next good record starts, `size` when there is none, or the budget for hashing is used up.
+    # Where the next good record starts, `size` when there is none, or the budget for hashing is used up. near: the sequence
+    # of a record before, 0: there is none, and any may be.
     cdef Parsed r
     while at + REC_MIN <= size:
-        if row_may_be(p + at, size - at, near, &r):
+        if record_parse(p + at, size - at, &r) and plausible(&r, near or r.seq):
             if not paid(work, r.size):
                 return size
             if record_good(key, p + at, &r):

@@ -34,13 +34,13 @@ cdef bint paid(uint64_t* purse, uint64_t bytes) noexcept nogil:
 
 # ---- the next record ------------------------------------------------------------------------------------------------
 
-cdef bint plausible(const Scan* c, const Parsed* r) noexcept nogil:
-    # Whether what was parsed has the form of a record of this block.
+cdef bint plausible(const Parsed* r, uint64_t near) noexcept nogil:
+    # Whether what was parsed has the form of a record of a block with a sequence like this one.
     if r.raw_seq & (TOMB | ERASED) and (r.subject.n or r.headed):
         return False
     if r.raw_seq & TOMB and r.size > SHORT or r.seq == 0 and r.raw_seq != TOMB:
         return False
-    return r.seq == 0 or r.seq - c.search.seq + NEARBY < 2 * NEARBY
+    return r.seq == 0 or r.seq - near + NEARBY < 2 * NEARBY
 
 
 cdef bint followed(const Scan* c, uint64_t at) noexcept nogil:
@@ -52,7 +52,7 @@ cdef bint followed(const Scan* c, uint64_t at) noexcept nogil:
             return i > 0 and at == c.size
         if st_get32(c.p + at) == 0:
             return i > 0 and st_get64(c.p + c.size - 8) == 0        # written ahead
-        if not record_parse(c.p + at, c.size - at, &r) or not plausible(c, &r):
+        if not record_parse(c.p + at, c.size - at, &r) or not plausible(&r, c.search.seq):
             return False
         at += r.size
     return True
@@ -73,7 +73,7 @@ cdef bint good_at(Scan* c, uint64_t at, Parsed* r) noexcept nogil:
     if not record_parse(c.p + at, c.size - at, r):
         return False
     if r.size > ANY_SIZE and c.search.begun:
-        purse = &c.search.work if plausible(c, r) else &c.search.unlikely
+        purse = &c.search.work if plausible(r, c.search.seq) else &c.search.unlikely
         if r.size > purse[0]:
             return False
     return fits_or_costs(c, at, r, purse)
@@ -94,7 +94,7 @@ cdef bint found_at(Scan* c, uint64_t at, uint64_t sure) noexcept nogil:
     elif sure == 0:
         return False
     else:
-        purse = &c.search.doubtful if at + r.size <= sure and plausible(c, &r) else &c.search.unlikely
+        purse = &c.search.doubtful if at + r.size <= sure and plausible(&r, c.search.seq) else &c.search.unlikely
     if r.size > purse[0] and not marker:
         return False
     return fits_or_costs(c, at, &r, purse)
@@ -119,7 +119,7 @@ cdef bint leads_to(Scan* c, uint64_t at, uint64_t end) noexcept nogil:
     # Whether what stands from here to `end` has the form of records.
     cdef Parsed r
     while at < end:
-        if not record_parse(c.p + at, end - at, &r) or not plausible(c, &r) or not paid(&c.search.inside, 1):
+        if not record_parse(c.p + at, end - at, &r) or not plausible(&r, c.search.seq) or not paid(&c.search.inside, 1):
             return False
         at += r.size
     return True

@@ -40,6 +40,17 @@ def compact(s: PyStore, directory: Path) -> None:
         side.unlink()
 
 
+def without_its_end(s: PyStore, directory: Path) -> PyStore:
+    """Of six messages in two blocks the last two are removed; a kill leaves the next block's file
+    empty. The store after a start."""
+    s.remove(5)
+    s.remove(6)
+    s.commit()
+    s.abandon()
+    (directory / "msgs" / "3.blk").write_bytes(b"")
+    return PyStore(directory, **LIMITS)
+
+
 @pytest.mark.parametrize("size", [0, 4096])
 def test_an_empty_file_behind_a_block_with_a_damaged_end(tmp_path: Path, size: int) -> None:
     """How many messages its bytes held is as unknown with that file as without it."""
@@ -90,26 +101,14 @@ def test_the_last_block_with_bytes_is_not_compacted(tmp_path: Path) -> None:
     """A kill left the next one's file empty. Only the messages that are removed say how far
     sequences went."""
     messages(tmp_path / "S", 6).abandon()
-    s = PyStore(tmp_path / "S", **LIMITS)
-    s.remove(5)
-    s.remove(6)
-    s.commit()
-    s.abandon()
-    (tmp_path / "S" / "msgs" / "3.blk").write_bytes(b"")
-    s = PyStore(tmp_path / "S", **LIMITS)
+    s = without_its_end(PyStore(tmp_path / "S", **LIMITS), tmp_path / "S")
     compact(s, tmp_path / "S")
     starts_show(tmp_path / "S", last=6, live=[1, 2, 3, 4])
 
 
 def test_sequences_of_a_block_that_left_are_not_missed(tmp_path: Path) -> None:
     """Behind it only tombstones came, whose marker says how far sequences went."""
-    s = messages(tmp_path / "S", 6)
-    s.remove(5)
-    s.remove(6)
-    s.commit()
-    s.abandon()
-    (tmp_path / "S" / "msgs" / "3.blk").write_bytes(b"")
-    s = PyStore(tmp_path / "S", **LIMITS)
+    s = without_its_end(messages(tmp_path / "S", 6), tmp_path / "S")
     s.remove(4)
     s.commit()
     compact(s, tmp_path / "S")
