@@ -164,14 +164,21 @@ def test_a_change_waits_for_the_messages_that_its_answer_shows(
         faults.aim("/jetstream/")
 
 
-def test_an_object_is_told_of_when_it_is_on_disk(servers: Servers, tmp_path: Path) -> None:
+BUCKET = {"name": "OBJ_b", "subjects": ["$O.b.C.>", "$O.b.M.>"], "allow_rollup_hdrs": True}
+
+
+def with_objects(servers: Servers, tmp_path: Path) -> tuple[Server, Faults]:
+    """A server that answers requests to buckets, and the disk under the messages of one."""
     faults = Faults(tmp_path, "/OBJ_b/msgs/")
     config = f"jetstream {{ store_dir: '{tmp_path / 'store'}', object_requests: true }}"
-    server = servers.under_test(config=config, env=faults.env)
-    bucket = {"name": "OBJ_b", "subjects": ["$O.b.C.>", "$O.b.M.>"], "allow_rollup_hdrs": True}
+    return servers.under_test(config=config, env=faults.env), faults
+
+
+def test_an_object_is_told_of_when_it_is_on_disk(servers: Servers, tmp_path: Path) -> None:
+    server, faults = with_objects(servers, tmp_path)
     meta = {"bucket": "b", "name": "x", "nuid": "n", "chunks": 0, "size": 0}
     with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
-        assert "error" not in app.api("STREAM.CREATE.OBJ_b", bucket)
+        assert "error" not in app.api("STREAM.CREATE.OBJ_b", BUCKET)
         requests = {"$O.b.M.eA==": json.dumps(meta).encode(), "$OBJ.b": b'{"name":"x"}'}
         answers = held_back(app, faults, requests)
         assert any(b'"nuid":"n"' in answer.payload for answer in answers), answers
@@ -179,14 +186,10 @@ def test_an_object_is_told_of_when_it_is_on_disk(servers: Servers, tmp_path: Pat
 
 def test_chunks_of_an_object_are_gone_for_good(servers: Servers, tmp_path: Path) -> None:
     """When its deletion is answered: the meta's sync returns, that of their removal does not."""
-    faults = Faults(tmp_path, "/OBJ_b/msgs/")
-    store = tmp_path / "store"
-    config = f"jetstream {{ store_dir: '{store}', object_requests: true }}"
-    server = servers.under_test(config=config, env=faults.env)
-    bucket = {"name": "OBJ_b", "subjects": ["$O.b.C.>", "$O.b.M.>"], "allow_rollup_hdrs": True}
+    server, faults = with_objects(servers, tmp_path)
     meta = {"bucket": "b", "name": "x", "nuid": "n", "chunks": 1, "size": 1}
     with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
-        assert "error" not in app.api("STREAM.CREATE.OBJ_b", bucket)
+        assert "error" not in app.api("STREAM.CREATE.OBJ_b", BUCKET)
         app.request("$O.b.C.n", b"x")
         app.request("$O.b.M.eA==", json.dumps(meta).encode())
         faults.fail("sync", 0, after=1, times=1 << 30, held=True)
