@@ -87,7 +87,7 @@ class Server:
             finished=self.finished,
             events=lambda: self.events,
             pages=self._make_pages,
-            reload=lambda: asyncio.shield(self.reload.ask()),
+            reload=lambda: self.reload.ask(),
         )
         self.delegates = self._make_delegates()
         self.events = self._make_events()
