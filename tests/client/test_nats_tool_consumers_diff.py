@@ -13,7 +13,7 @@ COMMANDS = (
     "stream add S --subjects=s.> --storage=file --defaults",
     "stream add W --subjects=w.> --retention=work --defaults",
     "stream add I --subjects=i.> --retention=interest --storage=memory --defaults",
-    "stream add L --subjects=l.> --defaults --limit-consumer-inactive=1m "
+    "stream add L --subjects=l.> --defaults --limit-consumer-inactive=1h "
     "--limit-consumer-max-pending=10",
     "stream add E --subjects=e.> --storage=memory --defaults",
     "pub s.{{.Count}} message --count=20 --jetstream -q",
@@ -48,7 +48,7 @@ COMMANDS = (
     "--max-pull-expire=2s --max-pull-bytes=1000",
     f"consumer add S PEND {PULL} --max-pending=2 --max-deliver=3 --wait=2s",
     f"consumer add S SAMPLE {PULL} --sample=50 --metadata=a:b --metadata=c:d",
-    f"consumer add S MEM {PULL} --memory --inactive-threshold=1m",
+    f"consumer add S MEM {PULL} --memory --inactive-threshold=1h",
     f"consumer add S THREE {PULL} --replicas=3",
     f"consumer add S PAUSED {PULL} --pause=1h",
     f"consumer add S PINS {PULL} --pinned-groups=g --pinned-ttl=5s",
@@ -86,7 +86,7 @@ COMMANDS = (
     f"consumer add I ONE {PULL}",
     f"consumer add L ONE {PULL}",
     f"consumer add L TWO {PULL} --max-pending=20",
-    f"consumer add L THREE {PULL} --inactive-threshold=1h",
+    f"consumer add L THREE {PULL} --inactive-threshold=2h",
     "pub i.a interest --count=3 --jetstream -q",
     # What is shown of them.
     "consumer ls S",
