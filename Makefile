@@ -121,11 +121,19 @@ test:
 # The executables first: they have tests of their own, which skip where there are none.
 test-main: test-server test-pipeline
 
+# $(1): a folder of tests. What failed beside the others (exit code 1) runs once more by itself: a machine that
+# stalls for a minute is no fault of the server's. What the first run said stays in the output.
+define tests_of
+	$(BIN)/python -m pytest -o cache_dir=build/pytest/$(1) $(1) || { test $$? = 1 && \
+		echo '== again, by themselves: the tests that failed' && \
+		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(1) -n 0 --last-failed --last-failed-no-failures none $(1); }
+endef
+
 test-server: build tools binary try-peer
-	$(BIN)/python -m pytest tests
+	$(call tests_of,tests)
 
 test-pipeline: build pipeline tools-spark try-peer
-	$(BIN)/python -m pytest pipeline/tests
+	$(call tests_of,pipeline/tests)
 
 # Long forms of tests that `make test` runs for seconds.
 soak: export SEEDS = random
