@@ -27,8 +27,8 @@ export PIP_NO_INPUT := 1
 # An absolute path, so that tests of the copies under build/ find the peer too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 
-.PHONY: help build pipeline run check test soak test-main test-server test-pipeline test-checked checked-build tsan threads-build binary \
-	peer try-peer bench lint tools tools-spark clean distclean
+.PHONY: help build pipeline run check test soak test-server test-beside test-alone test-pipeline \
+	test-checked checked-build tsan threads-build binary peer try-peer bench lint tools tools-spark clean distclean
 
 help:
 	@echo 'make build          .venv/bin/jsserver (and nats-server, an alias)'
@@ -37,8 +37,9 @@ help:
 	@echo 'make check          rules, types, units and models: two minutes on two cores, before a commit'
 	@echo 'make test           build, then every test; those of the data plane again with checks'
 	@echo 'make test-server    tests of the server alone, which need neither Java nor PySpark'
+	@echo 'make test-alone     only those of them that measure the machine, one by one'
 	@echo 'make test-pipeline  tests of the pipeline alone'
-	@echo 'make test-checked   only the latter: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
+	@echo 'make test-checked   those of the data plane alone: bounds checks, AddressSanitizer, UndefinedBehaviorSanitizer'
 	@echo 'make tsan           a server of four reactors under load, built with ThreadSanitizer'
 	@echo 'make soak           long forms of tests that look for rare faults'
 	@echo 'make lint           ruff, mypy, cython-lint'
@@ -113,27 +114,35 @@ lint: build tools-spark
 check: build tools
 	SIM_SEEDS=30 $(BIN)/python -m pytest -n 2 -m 'not slow' tests/unit tests/model tests/sim/test_sim.py
 
-# The tests mostly wait; meanwhile the build with checks uses what they leave of the processor.
+# The tests mostly wait; meanwhile the build with checks uses what they leave of the processor. Those that
+# measure the machine come last, when nothing else runs.
 test:
-	@$(MAKE) --no-print-directory -j2 test-main checked-build
+	@$(MAKE) --no-print-directory -j3 test-beside test-pipeline checked-build
 	@$(MAKE) --no-print-directory test-checked
+	@$(MAKE) --no-print-directory test-alone
 
-# The executables first: they have tests of their own, which skip where there are none.
-test-main: test-server test-pipeline
+test-server:
+	@$(MAKE) --no-print-directory test-beside
+	@$(MAKE) --no-print-directory test-alone
 
-# $(1): a folder of tests. What failed beside the others (exit code 1) runs once more by itself: a machine that
-# stalls for a minute is no fault of the server's. What the first run said stays in the output.
+# $(1): a folder of tests, $(2): which of them, $(3): where what failed is written down. What failed beside the
+# others (exit code 1) runs once more by itself: a machine that stalls for a minute is no fault of the server's.
+# What the first run said stays in the output.
 define tests_of
-	$(BIN)/python -m pytest -o cache_dir=build/pytest/$(1) $(1) || { test $$? = 1 && \
+	$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) $(1) || { test $$? = 1 && \
 		echo '== again, by themselves: the tests that failed' && \
-		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(1) -n 0 --last-failed --last-failed-no-failures none $(1); }
+		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) -n 0 --last-failed --last-failed-no-failures none $(1); }
 endef
 
-test-server: build tools binary try-peer
-	$(call tests_of,tests)
+# The executables first: they have tests of their own, which skip where there are none.
+test-beside: build tools binary try-peer
+	$(call tests_of,tests,-n 2 --dist loadfile -m 'not alone',beside)
+
+test-alone: build tools binary try-peer
+	$(call tests_of,tests,-m alone,alone)
 
 test-pipeline: build pipeline tools-spark try-peer
-	$(call tests_of,pipeline/tests)
+	$(call tests_of,pipeline/tests,,pipeline)
 
 # Long forms of tests that `make test` runs for seconds.
 soak: export SEEDS = random

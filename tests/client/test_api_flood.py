@@ -72,6 +72,7 @@ FLOODS = {
 }
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", FLOODS)
 def test_others_are_answered_meanwhile(server: Server, kind: str) -> None:
     with flood(server, FLOODS[kind]), RawApp(server.port) as client:

@@ -14,6 +14,8 @@ import pytest
 from tests.client.raw import RawApp
 from tests.servers import Server, Servers
 
+pytestmark = pytest.mark.alone
+
 MOST = 1 << 20
 CONFIG = """
 accounts {

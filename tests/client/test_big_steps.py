@@ -26,6 +26,8 @@ from tests.jwts import Account, Operator, User
 from tests.servers import Server
 from tests.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 MOST = 0.1
 """Seconds of the processor that a step takes at most."""
 MOST_HELD = 0.3

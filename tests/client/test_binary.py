@@ -151,6 +151,7 @@ def seconds_of(start: Callable[[], object]) -> float:
     return time.monotonic() - begin
 
 
+@pytest.mark.alone
 @forms
 def test_starts_fast(program: Path, tmp_path: Path) -> None:
     """The best of some starts: what else the machine does can only make them slower. A machine on

@@ -14,6 +14,8 @@ import pytest
 from tests.client.raw import RawApp
 from tests.servers import Server, Servers
 
+pytestmark = pytest.mark.alone
+
 DRIVER = [sys.executable, "-m", "tests.client.gil_driver"]
 HELD_SECONDS = 2.0
 LONGEST_GAP = 1 / 5  # of the time that the lock is held

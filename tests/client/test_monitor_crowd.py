@@ -12,6 +12,7 @@ IDLE = 1000
 SLOW = 400
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(120)
 def test_health_is_told_to_whoever_asks(servers: Servers) -> None:
     server = servers.under_test(jetstream=True, monitor=True)

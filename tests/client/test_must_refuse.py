@@ -248,6 +248,7 @@ def test_no_certificate(certified: Pair, site: Site) -> None:
 # ---- time
 
 
+@pytest.mark.alone
 def test_an_unknown_name_takes_as_long_as_a_wrong_password(servers: Servers) -> None:
     users = """
     { user: a, password: "$2a$11$qOS5B1dvVd0tz5UxxdSxuuZb/F3o9F0sPzFPDsDmqYdQX1Yj91jnG" }
