@@ -19,16 +19,27 @@ TIMES = (
 )
 # The rest of this error's text is the JSON library's and of no use to a client.
 INVALID_JSON = 10025
+# What a case gives in nanoseconds, and a patient recorder makes longer where it is short.
+GIVEN = (
+    *("ack_wait", "priority_timeout", "expires", "idle_heartbeat"),
+    *("max_age", "duplicate_window", "subject_delete_marker_ttl"),
+)
+SHORT = 10 * 10**9
 # The inbox of answers that are not noted: how many come is a matter of time.
 POLLED = "_POLLED"
 
 
 class Recorder:
-    """A connection to one server; what its inboxes hear is kept by inbox, in order."""
+    """A connection to one server; what its inboxes hear is kept by inbox, in order.
 
-    def __init__(self, port: int, stream: str) -> None:
-        self.client = RawApp(port, timeout=8)
+    Short periods that a case gives, and the waits, last `patience` times as long: a slow machine
+    gets through what a case does before they end.
+    """
+
+    def __init__(self, port: int, stream: str, patience: int = 1) -> None:
+        self.client = RawApp(port, timeout=8 * patience)
         self.stream = stream
+        self.patience = patience
         self.said: list[Heard] = []
         self.inboxes: dict[str, list[Frame]] = {}
         self.names: dict[str, str] = {}
@@ -66,7 +77,7 @@ class Recorder:
     def next(self, inbox: str, timeout: float = 8) -> Frame:
         """The next message of an inbox; messages of others wait for their turn."""
         queue = self.inboxes[self.names[inbox]]
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * self.patience
         while not queue:
             frame = self.client.message(end - time.monotonic())
             self.inboxes[frame.sid].append(frame)
@@ -85,6 +96,15 @@ class Recorder:
             self.note("not silent", *shown(self.next(inbox, seconds)))
         except TimedOut:
             self.note("silence")
+
+    def longer(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The same, with short periods as long as the recorder's patience has them."""
+        return {
+            name: value * self.patience
+            if name in GIVEN and isinstance(value, int) and 0 < value < SHORT
+            else value
+            for name, value in given.items()
+        }
 
     # JetStream
 
@@ -111,12 +131,12 @@ class Recorder:
     def create(self, **config: object) -> None:
         """The case's stream, by default on `<name>.>`."""
         settings = {"name": self.stream, "subjects": [f"{self.stream}.>"]} | config
-        self.api(f"STREAM.CREATE.{self.stream}", settings)
+        self.api(f"STREAM.CREATE.{self.stream}", self.longer(settings))
 
     def consumer(self, name: str = "C", **config: object) -> Any:
         """A durable consumer of the case's stream, by default with explicit acks."""
         settings = {"durable_name": name, "ack_policy": "explicit"} | config
-        body = {"stream_name": self.stream, "config": settings}
+        body = {"stream_name": self.stream, "config": self.longer(settings)}
         return self.api(f"CONSUMER.DURABLE.CREATE.{self.stream}.{name}", body)
 
     def info(self, name: str = "C") -> Any:
@@ -151,7 +171,7 @@ class Recorder:
         )
 
     def _poll(self, subject: str, good: Callable[[Any], bool], body: bytes = b"") -> None:
-        end = time.monotonic() + 5
+        end = time.monotonic() + 5 * self.patience
         if POLLED not in self.names:
             self.inbox(POLLED)
         while time.monotonic() < end:
@@ -163,7 +183,8 @@ class Recorder:
     def pull(self, body: object, name: str = "C") -> str:
         """A request for the next messages; returns its inbox."""
         inbox = self.inbox()
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        given = self.longer(body) if isinstance(body, dict) else body
+        data = given if isinstance(given, bytes) else json.dumps(given).encode()
         self.publish(f"$JS.API.CONSUMER.MSG.NEXT.{self.stream}.{name}", data, reply=inbox)
         return inbox
 
