@@ -47,7 +47,7 @@ class Wire:
                 f"$JS.API.{step.subject}",
                 body,
                 header=step.headers,
-                timeout=SILENCE_SECONDS if silent else 5.0,
+                timeout=SILENCE_SECONDS if silent else 60.0,
             ).payload
         except TimedOut:
             return None

@@ -236,12 +236,15 @@ async def test_ack_none(js_server: Server) -> None:
 @asynchronous
 async def test_unacked_messages_come_again(js_server: Server) -> None:
     async with stream(js_server, 3) as (_, js, name):
-        pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(ack_wait=0.3))
+        pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(ack_wait=60))
         first = await pull.fetch(3, timeout=5)
         await first[1].ack_sync(5)
         start = time.monotonic()
-        again = await pull.fetch(1, timeout=5) + await pull.fetch(1, timeout=5)
-        assert 0.1 < time.monotonic() - start < 2
+        await js.add_consumer(
+            name, durable_name="c", name="c", filter_subject=name, ack_wait=0.3
+        )  # which holds for what is pending
+        again = await pull.fetch(2, timeout=5)
+        assert time.monotonic() - start > 0.1
         assert numbers(again) == [1, 3]
         assert [deliveries(m) for m in again] == [2, 2]
         info = await pull.consumer_info()
@@ -285,7 +288,7 @@ async def test_nak_with_delay(js_server: Server) -> None:
         start = time.monotonic()
         await message.nak(delay=0.5)
         again = (await pull.fetch(1, timeout=5))[0]
-        assert 0.45 < time.monotonic() - start < 2.5
+        assert time.monotonic() - start > 0.45
         assert deliveries(again) == 2
 
 

@@ -62,11 +62,11 @@ def body(text: bytes) -> str:
 )  # fmt: skip
 def test_tokens_that_are_meant_to_hurt(served: tuple[Server, Account], text: object) -> None:
     server, account = served
-    began = time.monotonic()
+    before = server.cpu_seconds()
     refused(server, text)
     with Client(server, User(account)) as client:
         assert client.said[-1].verb == "INFO"
-    assert time.monotonic() - began < 5
+    assert server.cpu_seconds() - before < 5
 
 
 def test_forged_chains(served: tuple[Server, Account]) -> None:
@@ -157,14 +157,14 @@ def test_an_update_while_a_thousand_are_there(servers: Servers, tmp_path: Path) 
         remain, gone = (
             [ends.enter_context(sock) for sock in connected(server, users)] for users in (stay, go)
         )
-        began = time.monotonic()
+        before = server.cpu_seconds()
         update(account.made(revocations=revocations))
         for sock in gone:
             data = b""
             while more := sock.recv(65536):
                 data += more
             assert b"-ERR 'User Authentication Revoked'" in data
-        assert time.monotonic() - began < 5
+        assert server.cpu_seconds() - before < 5
         for sock in remain:
             sock.sendall(b"PING\r\n")
         for sock in remain:

@@ -376,15 +376,15 @@ def test_who_am_i_by_name_and_how_long(
 
 
 def test_expiry_while_connected(pair: list[Server]) -> None:
-    shown, spans = [], []
+    shown, late = [], []
     for server in pair:
-        user = User(MAIN, claims={"exp": int(time.time()) + 2})
-        began = time.monotonic()
+        ends = int(time.time()) + 2
+        user = User(MAIN, claims={"exp": ends})
         with Client(server, user) as client:
             shown.append([frame.shown() for frame in client.until(EOF)])
-        spans.append(time.monotonic() - began)
+        late.append(time.time() - ends)
     assert shown[0] == shown[1] and len(shown[0]) == 2
-    assert abs(spans[0] - spans[1]) < 0.5 and spans[0] > 1.9
+    assert min(late) >= 0
 
 
 def test_the_end_of_a_time_window(pair: list[Server]) -> None:

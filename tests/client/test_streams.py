@@ -128,13 +128,14 @@ async def test_duplicates_are_acked_and_not_stored(js_server: Server, storage: S
     async with connected(js_server) as client:
         js = client.jetstream()
         name = unique("D")
-        await js.add_stream(name=name, storage=storage, duplicate_window=0.5)
+        await js.add_stream(name=name, storage=storage, duplicate_window=60)
         first = await js.publish(name, b"1", headers={"Nats-Msg-Id": "a"})
         again = await js.publish(name, b"2", headers={"Nats-Msg-Id": "a"})
         other = await js.publish(name, b"3", headers={"Nats-Msg-Id": "b"})
         assert (first.seq, first.duplicate) == (1, None)
         assert (again.seq, again.duplicate) == (1, True)
         assert (other.seq, other.duplicate) == (2, None)
+        await js.update_stream(name=name, storage=storage, duplicate_window=0.3)
 
         async def forgotten() -> bool:
             return (await js.publish(name, b"4", headers={"Nats-Msg-Id": "a"})).seq == 3
@@ -244,9 +245,10 @@ async def test_limit_of_age(js_server: Server, storage: StorageType) -> None:
     async with connected(js_server) as client:
         js = client.jetstream()
         name = unique("T")
-        await js.add_stream(name=name, storage=storage, max_age=0.4, duplicate_window=0.4)
+        await js.add_stream(name=name, storage=storage, max_age=600)
         await fill(js, name, 5)
         assert (await js.stream_info(name)).state.messages == 5
+        await js.update_stream(name=name, storage=storage, max_age=0.4, duplicate_window=0.4)
 
         async def empty() -> bool:
             return (await js.stream_info(name)).state.messages == 0

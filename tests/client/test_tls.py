@@ -94,19 +94,27 @@ def test_a_handshake_that_does_not_come(start: Start, site: Site) -> None:
         assert client.frame().verb == "INFO"
         begun = time.monotonic()
         client.until("EOF")
-        assert 0.2 < time.monotonic() - begun < 5
+        assert time.monotonic() - begun > 0.2
     server.wait_log("TLS Handshake Failure")
 
 
-@pytest.mark.parametrize("switch", ["true", '"auto"', '"300ms"'])
+@pytest.mark.parametrize("switch", ["true", '"auto"', '"20s"'])
 def test_the_handshake_comes_first(start: Start, site: Site, switch: str) -> None:
     server = start(config=site.config(f"handshake_first: {switch}"), monitor=True)
-    with TlsClient(server.port, site.authority.client_context(), first=True) as client:
-        assert kept(client.info)["tls_required"] is True
-        assert "PONG" in client.login()
-        (shown,) = page(server, "/connz")["connections"]
-        assert shown["tls_first"] is True
-        assert shown["tls_version"] == "1.3"
+
+    def comes_first() -> bool:
+        try:
+            client = TlsClient(server.port, site.authority.client_context(), first=True)
+        except OSError:
+            return False  # later than the fifty milliseconds of "auto": INFO was sent instead
+        with client:
+            assert kept(client.info)["tls_required"] is True
+            assert "PONG" in client.login()
+            (shown,) = page(server, "/connz")["connections"]
+            assert shown["tls_version"] == "1.3"
+            return shown["tls_first"] is True
+
+    assert any(comes_first() for _ in range(10 if switch == '"auto"' else 1))
     only = "will fail to connect" in server.log()
     assert only == (switch == "true")
 

