@@ -15,6 +15,7 @@ LAYERS = [
     name
     for name in (
         "bytes",
+        "cipher",
         "store",
         "stream",
         "consumer",

@@ -61,8 +61,8 @@ if switch("THREADS"):
 BUILT_BY = ["setup.py", os.path.relpath(__file__)]
 """A change there changes what is built."""
 
-# Only a server with TLS loads the layer that stands on OpenSSL.
-LIBRARIES = {"tls": ["ssl", "crypto"], "net": ["z", "isal"]}
+# Only a server with TLS or an encrypted store loads a layer that stands on OpenSSL.
+LIBRARIES = {"cipher": ["crypto"], "tls": ["ssl", "crypto"], "net": ["z", "isal"]}
 
 directives = {
     "language_level": 3,

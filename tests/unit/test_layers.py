@@ -15,6 +15,7 @@ JSSERVER = ROOT / "jsserver"
 #: Layer of the data plane -> layers that it may know.
 LAYERS = {
     "bytes": set(),
+    "cipher": {"bytes"},
     "store": {"bytes"},
     "stream": {"bytes", "store"},
     "consumer": {"bytes", "store", "stream"},

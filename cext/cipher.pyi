@@ -1,0 +1,13 @@
+"""Ciphers of stores that are encrypted, by OpenSSL."""
+
+CHACHA: int
+AES: int
+KINDS: dict[str, int]
+NONCES: dict[int, int]
+KEY_BYTES: int
+TAG_BYTES: int
+
+def derive(secret: bytes, info: bytes, context: bytes) -> bytes: ...
+def seal(kind: int, key: bytes, data: bytes) -> bytes: ...
+def unseal(kind: int, key: bytes, sealed: bytes) -> bytes | None: ...
+def crypt_file(kind: int, key: bytes, nonce: bytes, at: int, data: bytes) -> bytes: ...
