@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import caches, consumers
+from . import caches, consumers, seals
 from .blocks import TAIL, Block
 from .findings import Severity
 from .messages import Walk, messages_of
@@ -250,17 +250,32 @@ def _consumers(on: StreamCheck, walk: Walk, logged: consumers.Log | None) -> Non
             on.say(WARNING, "consumer-folder", folder, "an empty folder")
             continue
         try:
-            on.meta(folder, f"{on.place.name}/{name}")
+            body = on.meta(folder, f"{on.place.name}/{name}")
+            if body is not None and seals.is_encrypted(folder):
+                _opened(on, folder, folder / "meta.inf", body)
             names_checked(on, folder, _CONSUMER)
             _state(on, walk, folder, logged)
         except Unreadable as error:
             on.unread(folder, str(error))
 
 
+def _opened(on: StreamCheck, folder: Path, path: Path, data: bytes) -> bytes | None:
+    """A file of an encrypted consumer as it would be without; None: it stays closed."""
+    if on.sealed:
+        return None
+    try:
+        return seals.opened(seals.of_consumer(on.place, folder.name), data, path.name)
+    except seals.Locked as error:
+        on.say(DAMAGE, "key", path, str(error))
+        return None
+
+
 def _state(on: StreamCheck, walk: Walk, folder: Path, logged: consumers.Log | None) -> None:
     path = folder / consumers.STATE
     data = on.bytes_of(path)
-    if data is None or (folder / "meta.key").exists():
+    if data is not None and seals.is_encrypted(folder):
+        data = _opened(on, folder, path, data)
+    if data is None:
         return
     known = logged.known.get(folder.name, set()) if logged is not None else set()
     if any(consumers.state_hash(data) == value for value, _ in known):

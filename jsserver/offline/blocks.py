@@ -11,6 +11,7 @@ from jsserver.cext.bytes import sha256
 from jsserver.cext.store import block_rows
 from jsserver.text import s2
 
+from . import seals
 from .places import WHOLE_MAX, Place, Unreadable, whole
 
 TOMB, ERASED = 1 << 62, 1 << 63
@@ -77,7 +78,7 @@ class Block:
     plain: bytes = b""
     packed: bool = False
     sealed: bool = False
-    """Encrypted: nothing in it can be looked at."""
+    """Encrypted, and not opened: nothing in it can be looked at."""
     fault: str = ""
     _rows: bytes = field(default=b"", repr=False)
 
@@ -116,14 +117,17 @@ class Block:
 
 
 def read(place: Place, number: int, encrypted: bool = False) -> Block:
-    """A stream's block; FileNotFoundError, Unreadable."""
+    """A block of a stream that may be encrypted; FileNotFoundError, Unreadable."""
     folder, _ = place.messages()
     raw = whole(folder / f"{number}.blk")
     block = Block(number, len(raw), raw)
     if encrypted:
-        block.sealed = True
-        block.plain = b""
-        return block
+        try:
+            block.plain = raw = seals.of_block(place, number).decrypt(raw)
+        except seals.Locked as error:
+            block.plain = b""
+            block.sealed, block.fault = True, str(error)
+            return block
     if raw[:3] == PACKED:
         block.packed = True
         block.plain = b""

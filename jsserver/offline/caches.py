@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 
 from jsserver.cext.bytes import hh64
 from jsserver.cext.store import checkpoint_rows
+from jsserver.disk.keys import Seed
 
+from . import seals
 from .removed import Removed
 
 _CHECKSUM = 8
@@ -115,6 +117,14 @@ def index_db(data: bytes, key: bytes) -> Index:
     if sums != [messages, size]:
         raise Damaged("its sums do not fit its blocks")
     return Index(messages, size, first, last, subjects, blocks, end_number, end)
+
+
+def index_opened(data: bytes, key: bytes, seed: Seed) -> bytes:
+    """An encrypted index.db as it would be without; Damaged, Locked."""
+    if not checked(key, data):
+        raise Damaged("its checksum does not fit")
+    plain = seals.opened(seed, data[:-_CHECKSUM], "index.db")
+    return plain + _END.pack(hh64(key, plain))
 
 
 def _index_block(t: Varints, version: int) -> IndexBlock:

@@ -11,7 +11,7 @@ from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subject_ma
 from jsserver.cext.store import record_mark
 from jsserver.instances.metafiles import KEY, MetaFiles, is_encrypted
 
-from . import beside, blocks, caches
+from . import beside, blocks, caches, seals
 from .blocks import Block, Kind, Row
 from .findings import Finding, Findings, Severity
 from .messages import Look, Walk, messages_of
@@ -33,6 +33,8 @@ class Report:
     findings: Findings
     walk: Walk
     encrypted: bool = False
+    sealed: bool = False
+    """Encrypted, and not opened."""
     offline: str = ""
     blocks: int = 0
     records: int = 0
@@ -52,7 +54,7 @@ class StreamCheck:
     def __post_init__(self) -> None:
         self.key = blocks.key_of(self.place.name)
         self.folder, self._hidden = self.place.messages()
-        self.encrypted = False
+        self.encrypted = self.sealed = False
         self.storage = "file"
         self.subjects: list[str] = []
 
@@ -62,7 +64,7 @@ class StreamCheck:
         report = Report(self.place, self.findings, walk)
         try:
             self._configuration()
-            report.encrypted = self.encrypted
+            report.encrypted, report.sealed = self.encrypted, self.sealed
             walk.index = self._index(walk)
             self._blocks(walk, report)
             beside.check(self, walk)
@@ -116,12 +118,13 @@ class StreamCheck:
         body = self.meta(self.place.folder, self.place.name)
         if body is None:
             self.encrypted = KEY in names
+            self.sealed = self.encrypted and self.place.keys is None
             return
         self.encrypted = is_encrypted(names, body)
         if self.encrypted:
-            what = "encrypted: what stands in its blocks cannot be checked without the key"
-            self.say(NOTE, "unseen", self.place.folder / "meta.inf", what)
-            return
+            body = self._opened(body)
+            if body is None:
+                return
         try:
             config = json.loads(body)
             self.storage = config.get("storage", "file")
@@ -129,6 +132,20 @@ class StreamCheck:
                 self.subjects = [str(subject) for subject in config.get("subjects") or []]
         except (ValueError, AttributeError):
             self.say(DAMAGE, "meta", self.place.folder / "meta.inf", "it is no JSON object")
+
+    def _opened(self, body: bytes) -> bytes | None:
+        """The meta.inf of an encrypted stream as it would be without; None: it stays closed."""
+        path = self.place.folder / "meta.inf"
+        try:
+            return seals.opened(seals.of_stream(self.place), body, "meta.inf")
+        except seals.Locked as error:
+            self.sealed = True
+            if self.place.keys is None:
+                what = "encrypted: what stands in its blocks cannot be checked without the key"
+                self.say(NOTE, "unseen", path, what)
+            else:
+                self.unread(path, str(error))
+            return None
 
     def meta(self, folder: Path, asset: str) -> bytes | None:
         """A meta.inf, checked against its sum; None where it is missing or not to be trusted."""
@@ -161,12 +178,14 @@ class StreamCheck:
         if data is None:
             return None
         try:
-            if self.encrypted:
+            if self.sealed:
                 if not caches.checked(self.key, data):
                     raise caches.Damaged("its checksum does not fit")
                 return None
+            if self.encrypted:
+                data = caches.index_opened(data, self.key, seals.of_stream(self.place))
             index = caches.index_db(data, self.key)
-        except caches.Damaged as error:
+        except (caches.Damaged, seals.Locked) as error:
             self.say(WARNING, "index", path, str(error))
             return None
         numbers = walk.numbers()
@@ -192,7 +211,7 @@ class StreamCheck:
 
     def _blocks(self, walk: Walk, report: Report) -> None:
         wheels = Wheels(self, walk)
-        if not self.folder.is_dir() and self.storage == "file" and not self.encrypted:
+        if not self.folder.is_dir() and self.storage == "file" and not self.sealed:
             what = "the folder of its blocks is missing"
             self.say(WARNING, "missing", self.folder, what)
         for look in walk.looks(self.read):
@@ -205,8 +224,11 @@ class StreamCheck:
 
     def _block(self, walk: Walk, look: Look, report: Report) -> None:
         block, path = look.block, self.folder / f"{look.block.number}.blk"
-        if block.sealed:
+        if block.sealed and self.sealed:
             self._key(block)
+            return
+        if block.sealed:
+            self.say(DAMAGE, "key", path, block.fault)
             return
         if block.fault:
             if block.packed:

@@ -14,7 +14,7 @@ from jsserver.cext.bytes import hh64
 from jsserver.cext.store import lock_directory
 from jsserver.instances.metafiles import MetaFiles
 
-from . import dumping, places, repair, shows, usage
+from . import dumping, places, repair, seals, shows, usage
 from .check import Report, StreamCheck
 from .findings import Finding, Findings, Severity
 from .places import Layout, NoStore, Place, Unreadable
@@ -29,7 +29,8 @@ class Refused(Exception):
 
 
 def _layout(options: argparse.Namespace) -> tuple[Layout, list[Place]]:
-    found = places.layout(options.directory)
+    keys = seals.server_key(options.key_file) if options.key_file else None
+    found = places.layout(options.directory, keys)
     chosen = found.chosen(options.account, options.stream)
     if not chosen and (options.account or options.stream):
         wanted = " ".join(filter(None, (options.account, options.stream)))
@@ -130,6 +131,7 @@ def _summary(report: Report) -> dict[str, object]:
         "message_bytes": walk.live_bytes,
         "last_seq": walk.last,
         "encrypted": report.encrypted,
+        "sealed": report.sealed,
         "compressed_blocks": sum(span.packed for span in walk.spans),
         "damage": found.count(Severity.DAMAGE),
         "warnings": found.count(Severity.WARNING),
@@ -163,7 +165,8 @@ def _sum_up(
 
 def _marks(told: dict[str, object]) -> str:
     packed = told["compressed_blocks"]
-    words = ["encrypted: records not looked at"] if told["encrypted"] else []
+    words = ["encrypted: records not looked at"] if told["sealed"] else []
+    words += ["encrypted"] if told["encrypted"] and not told["sealed"] else []
     words += [f"{packed} compressed"] if packed else []
     return ", ".join(words)
 
@@ -185,7 +188,7 @@ def _du(options: argparse.Namespace) -> int:
             (
                 *(one.place.account, one.place.name, shows.size(one.total)),
                 *(shows.size(one.disk[kind]) for kind in usage.KINDS),
-                *("encrypted" if one.encrypted else shows.size(n) for n in (one.live, one.gone)),
+                *("encrypted" if one.sealed else shows.size(n) for n in (one.live, one.gone)),
                 *(f"{one.ratio:.0%}", one.messages, one.blocks, one.files),
             )
             for one in used
@@ -298,6 +301,8 @@ def _command(
     text = "the stream" if is_dump else "this stream alone"
     made.add_argument("--stream", default="", metavar="S", help=text, required=is_dump)
     made.add_argument("--json", action="store_true", help="as JSON, for programs")
+    text = "the server's encryption key is all that this file holds"
+    made.add_argument("--key-file", default="", metavar="FILE", help=text)
     made.set_defaults(run=run)
     return made
 

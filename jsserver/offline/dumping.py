@@ -6,15 +6,16 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TextIO
 
 from jsserver.cext.bytes import subject_matches
 from jsserver.text.goformat import rfc3339_nano
 
-from . import blocks, caches, consumers
+from . import blocks, caches, consumers, seals
 from .blocks import Block, Row
-from .messages import Walk, messages_of
-from .places import KEY_FILE, Place, Unreadable, found
+from .messages import Read, Walk, messages_of
+from .places import Place, Unreadable, found
 from .removed import Removed
 from .usage import index_of
 
@@ -44,13 +45,18 @@ class Form:
 
 def dump(place: Place, wanted: Wanted, form: Form, out: TextIO) -> list[str]:
     """Writes the messages that are live, in order; what could not be read. Unreadable."""
-    if (place.folder / KEY_FILE).exists():
-        raise Unreadable(f"stream {place.name} is encrypted: its messages cannot be read")
+    encrypted = seals.is_encrypted(place.folder)
+    if encrypted:
+        try:
+            seals.of_stream(place)
+        except seals.Locked as error:
+            raise Unreadable(f"stream {place.name}: {error}") from None
     faults: list[str] = []
-    walk = Walk(place, index_of(place, False))
-    gone = _gone(place, walk, faults)
+    walk = Walk(place, index_of(place, encrypted))
+    read = partial(blocks.read_or_fault, place, encrypted=encrypted)
+    gone = _gone(walk, read, faults)
     left, before = wanted.limit, wanted.first - 1 if wanted.first else 0
-    for block, row in _messages(place, walk, gone, wanted):
+    for block, row in _messages(walk, read, gone, wanted):
         if left == 0:
             break
         if form.deleted and row[1] > before + 1 and not wanted.subject:
@@ -68,10 +74,10 @@ def dump(place: Place, wanted: Wanted, form: Form, out: TextIO) -> list[str]:
     return faults
 
 
-def _gone(place: Place, walk: Walk, faults: list[str]) -> Removed:
+def _gone(walk: Walk, read: Read, faults: list[str]) -> Removed:
     """Removed messages that still stand in blocks with live ones."""
     gone = Removed()
-    for look in walk.looks(lambda number: blocks.read_or_fault(place, number)):
+    for look in walk.looks(read):
         block = look.block
         if block.fault:
             faults.append(f"{block.number}.blk: {block.fault}")
@@ -85,13 +91,11 @@ def _gone(place: Place, walk: Walk, faults: list[str]) -> Removed:
     return gone
 
 
-def _messages(
-    place: Place, walk: Walk, gone: Removed, wanted: Wanted
-) -> Iterator[tuple[Block, Row]]:
+def _messages(walk: Walk, read: Read, gone: Removed, wanted: Wanted) -> Iterator[tuple[Block, Row]]:
     for span in walk.spans:
         if not span.live or span.last < wanted.first or span.first > wanted.last:
             continue
-        block = blocks.read_or_fault(place, span.number)
+        block = read(span.number)
         for row in messages_of(block):
             if wanted.first <= row[1] <= wanted.last and row[1] not in gone:
                 yield block, row
@@ -151,8 +155,10 @@ def _safe(text: str) -> str:
 def _consumer(place: Place, name: str, form: Form, out: TextIO, faults: list[str]) -> None:
     try:
         data = found(place.folder / "obs" / name / consumers.STATE)
+        if data and seals.is_encrypted(place.folder / "obs" / name):
+            data = seals.opened(seals.of_consumer(place, name), data, consumers.STATE)
         told = consumers.state(data) if data else None
-    except (Unreadable, caches.Damaged) as error:
+    except (Unreadable, caches.Damaged, seals.Locked) as error:
         faults.append(f"consumer {name}: {consumers.STATE}: {error}")
         return
     if form.json:

@@ -8,8 +8,12 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsserver.disk.storedir import user_of
+
+if TYPE_CHECKING:
+    from jsserver.disk.keys import Keys
 
 WHOLE_MAX = 1 << 30
 """Bytes of a file that is read whole: no server writes a larger block."""
@@ -36,6 +40,8 @@ class Place:
     account: str
     name: str
     folder: Path
+    keys: Keys | None = None
+    """What opens an encrypted one."""
 
     def messages(self) -> tuple[Path, frozenset[str]]:
         """The folder of its blocks, and names in it that an interrupted purge has replaced."""
@@ -68,8 +74,9 @@ class Layout:
         ]
 
 
-def layout(given: str) -> Layout:
-    """The streams of a store directory, or of the folder `jetstream` in it; NoStore, Unreadable."""
+def layout(given: str, keys: Keys | None = None) -> Layout:
+    """The streams of a store directory, or of the folder `jetstream` in it; NoStore, Unreadable.
+    `keys` open those that are encrypted."""
     top = Path(given)
     if not top.is_dir():
         raise NoStore(f"{given}: no such directory" if not top.exists() else f"{given}: no folder")
@@ -87,8 +94,9 @@ def layout(given: str) -> Layout:
         elif (path / _RAFT).is_dir():
             foreign.append((path / _RAFT, "Raft groups of a cluster, which are not looked at"))
         elif (path / "streams").is_dir():
-            streams += [Place(name, n, path / "streams" / n) for n in folders_in(path / "streams")]
-            foreign += _beside(path / "streams")
+            inside = path / "streams"
+            streams += [Place(name, n, inside / n, keys) for n in folders_in(inside)]
+            foreign += _beside(inside)
         elif os.listdir(path):
             foreign.append((path, "an account's folder without streams"))
     if not streams and not any((root / n / "streams").is_dir() for n in names_in(root)):

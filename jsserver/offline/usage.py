@@ -7,9 +7,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import blocks, caches
+from . import blocks, caches, seals
 from .messages import Walk
-from .places import KEY_FILE, Place, Unreadable, found, names_in
+from .places import Place, Unreadable, found, names_in
 
 KINDS = ("blocks", "caches", "consumers", "configuration", "other")
 _CACHES = (".jsx", ".db", ".jss", ".jsd", ".jsr")
@@ -28,6 +28,8 @@ class Usage:
     live: int = 0
     gone: int = 0
     encrypted: bool = False
+    sealed: bool = False
+    """Encrypted, and not opened."""
     unread: list[str] = field(default_factory=list)
 
     @property
@@ -53,6 +55,7 @@ class Usage:
             "deleted_bytes": self.gone,
             "ratio": round(self.ratio, 4),
             "encrypted": self.encrypted,
+            "sealed": self.sealed,
             "unread": self.unread,
         }
 
@@ -60,11 +63,13 @@ class Usage:
 def of_stream(place: Place) -> Usage:
     """Reads the stream's blocks; Unreadable."""
     made = Usage(place)
-    made.encrypted = (place.folder / KEY_FILE).exists()
+    made.encrypted = seals.is_encrypted(place.folder)
     _files(place.folder, made, "")
     walk = Walk(place, index_of(place, made.encrypted))
     for look in walk.looks(lambda number: blocks.read_or_fault(place, number, made.encrypted)):
-        if look.block.fault:
+        if look.block.sealed and place.keys is None:
+            made.sealed = True
+        elif look.block.fault:
             made.unread.append(f"{look.block.number}.blk: {look.block.fault}")
     made.blocks = len(walk.spans)
     made.messages, made.live = walk.live, walk.live_bytes
@@ -77,16 +82,19 @@ def index_of(place: Place, encrypted: bool) -> caches.Index | None:
     folder, _ = place.messages()
     try:
         data = found(folder / "index.db")
-        if data is None or encrypted:
+        if data is None:
             return None
-        index = caches.index_db(data, blocks.key_of(place.name))
-    except (Unreadable, caches.Damaged):
+        key = blocks.key_of(place.name)
+        if encrypted:
+            data = caches.index_opened(data, key, seals.of_stream(place))
+        index = caches.index_db(data, key)
+    except (Unreadable, caches.Damaged, seals.Locked):
         return None
     number = index.end_number
     numbers = Walk(place).numbers()
     if not numbers or numbers[-1] != number:
         return None
-    last = blocks.read_or_fault(place, number)
+    last = blocks.read_or_fault(place, number, encrypted)
     return index if last.end == index.end else None
 
 

@@ -68,6 +68,8 @@ class Wheels:
 
     def finish(self) -> None:
         """Tells what does not fit; entries of messages that are gone do no harm."""
+        if self._check.sealed:
+            return  # no message was seen
         for path, seqs in self._wrong.items():
             what = f"what it says of {len(seqs)} messages is not so (sequence {min(seqs)})"
             self._check.say(Severity.WARNING, "wheel", path, what)

@@ -55,6 +55,7 @@ PARTS = {
     },
     "disk.ballast": set(),
     "disk.directories": set(),
+    "disk.keys": set(),
     "disk.storedir": {"disk.directories", "text.goformat", "text.nuid"},
     "disk.storage": {
         *("config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"),
@@ -105,7 +106,10 @@ PARTS = {
     "instances": {
         *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
     },
-    "offline": {"disk.directories", "disk.storedir", "instances", "text.goformat", "text.s2"},
+    "offline": {
+        *("disk.directories", "disk.keys", "disk.storedir", "instances", "text.goformat"),
+        "text.s2",
+    },
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
