@@ -1,6 +1,5 @@
 """Handlers of `$JS.API.STREAM.*`, but for single messages."""
 
-import logging
 from functools import partial
 
 import msgspec
@@ -34,8 +33,6 @@ from .responses import (
     StreamNames,
     SuccessResponse,
 )
-
-log = logging.getLogger(__name__)
 
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256

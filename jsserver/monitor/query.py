@@ -1,7 +1,6 @@
 """Parameters of a page's query string, decoded as Go does, with its texts for what is wrong."""
 
 import re
-from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -111,7 +110,3 @@ class Paging:
     def cut(self, rows: list[T]) -> list[T]:
         """The rows on this page."""
         return rows[self.offset : self.offset + self.limit]
-
-
-Page = Callable[[Query], object]
-"""Makes a page's content of the request's parameters; raises BadParameter."""

@@ -1,13 +1,13 @@
-"""Nothing is dead: what the sources define, something other than a test uses."""
+"""Nothing is dead: what the sources define is reached from where they are entered, not by tests."""
 
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.unit.references import BARE, FIELD, Cdefs, Modules
 from tools import gen_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,9 +22,10 @@ CALLED_FROM_OUTSIDE = {
     *("pushFilters", "reader", "writer", "schema", "read", "write", "name"),
     *("connection_made", "connection_lost", "data_received", "eof_received"),
     *("pause_writing", "resume_writing", "NatsSource", "StoreSource", "emit", "makefile"),
+    *("main", "frombuf"),
 }
 #: Generated from nats-server's whole catalogue, used or not.
-CATALOGUE = ROOT / "jsserver" / "wire" / "errcodes.py"
+CATALOGUE = "jsserver.wire.errcodes"
 #: Words of the wire and of nats-server, whose numbers are declared whole.
 VOCABULARY = re.compile(r"KIND_|CLOSE_")
 
@@ -43,10 +44,6 @@ SEAMS = {
     "stream_stage_end": "clusters: all are stored and acked together, or refused together",
 }
 
-C_FUNCTION = re.compile(
-    r"^\s*cdef\s+(?:inline\s+)?(?!struct\b|enum\b|class\b|extern\b|union\b)[^\n=(]*?[\s*](\w+)\(",
-    re.MULTILINE,
-)
 C_ENUM = re.compile(r"^cdef enum[^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
 C_CONSTANT = re.compile(r"^\s+([A-Z]\w+)", re.MULTILINE)
 C_STRUCT = re.compile(r"^cdef struct [^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
@@ -71,36 +68,43 @@ def cython_sources() -> dict[Path, str]:
     return found
 
 
-def test_every_function_and_constant_of_the_data_plane_is_used() -> None:
+def test_every_function_of_the_data_plane_is_reached() -> None:
+    """From what Python calls, or from the seams; and no seam is reached otherwise."""
+    graph = Cdefs(cython_sources())
+    assert len(graph.defined) > 2000
+    seams = {("", name) for name in SEAMS}
+    dead = sorted(name for _, name in graph.unreached(graph.entered | seams))
+    assert not dead, f"defined and never reached: {dead}"
+    come = sorted(name for _, name in seams - graph.unreached(graph.entered))
+    assert not come, f"no longer to come: {come}"
+
+
+def test_every_constant_of_the_data_plane_is_used() -> None:
     sources = cython_sources()
-    uses = Counter(word for text in sources.values() for word in WORD.findall(text))
-    declared = Counter(name for text in sources.values() for name in C_FUNCTION.findall(text))
-    dead = {name for name, times in declared.items() if uses[name] <= times}
+    uses = Counter(word for text in sources.values() for word in BARE.findall(text))
+    dead = set()
     for text in sources.values():
         for body in C_ENUM.findall(text):
             dead |= {name for name in C_CONSTANT.findall(body) if uses[name] <= 1}
     for path in gen_options.FILES:  # of a field of the wire every value has a code
         for body in re.findall(r"^cdef enum:\n((?:    \w+ = \d+\n)+)", sources[path], re.MULTILINE):
             dead -= set(C_CONSTANT.findall(body))
-    # A method that Python calls has a line in the .pyi files.
-    faces = [*CEXT.glob("*.pyi"), COLUMNS / "columns.pyi"]
-    called = {w for path in faces for w in WORD.findall(path.read_text())}
-    dead = {name for name in dead - called if not VOCABULARY.match(name)}
-    assert not dead - SEAMS.keys(), f"defined and never used: {sorted(dead - SEAMS.keys())}"
-    assert not SEAMS.keys() - dead, f"no longer to come: {sorted(SEAMS.keys() - dead)}"
+    dead = {name for name in dead if not VOCABULARY.match(name)}
+    assert not dead, f"defined and never used: {sorted(dead)}"
 
 
 def test_every_field_of_a_struct_is_used() -> None:
+    """Somewhere one is taken out of a struct, or Python is given all of them by their names."""
     sources = cython_sources()
-    uses = Counter(word for text in sources.values() for word in WORD.findall(text))
-    fields = Counter(
+    uses = {name for text in sources.values() for name in FIELD.findall(text)}
+    fields = {
         name
         for text in sources.values()
         for body in C_STRUCT.findall(text)
         for name in C_FIELD.findall(body)
-    )
+    }
     assert len(fields) > 500
-    dead = sorted(name for name, times in fields.items() if uses[name] <= times)
+    dead = sorted(fields - uses - {"pad"})
     assert not dead, f"declared and never used: {dead}"
 
 
@@ -110,32 +114,6 @@ def test_every_seam_is_driven_by_tests(name: str) -> None:
     assert any(f"{name}(" in path.read_text() for path in drivers)
 
 
-def definitions(tree: ast.Module) -> Iterator[str]:
-    """Functions, methods, classes and a module's constants."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            yield node.name
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AnnAssign):
-            targets = [node.target]
-        yield from (target.id for target in targets if isinstance(target, ast.Name))
-
-
-def uses_in(tree: ast.Module) -> Iterator[str]:
-    """Names that are read, and words of texts, by which attributes are set; but no docstrings."""
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            yield node.id
-        elif isinstance(node, ast.ImportFrom):
-            yield from (name.name for name in node.names if name.asname != name.name)
-        elif isinstance(node, ast.Constant) and id(node) not in told:
-            yield from WORD.findall(str(node.value)[:100])
-
-
 def python_sources(*folders: str) -> dict[Path, ast.Module]:
     paths = [p for f in folders for p in sorted((ROOT / f).rglob("*.py"))]
     paths += [*sorted(ROOT.glob("*.py")), *sorted((ROOT / "pipeline").glob("*.py"))]
@@ -143,17 +121,49 @@ def python_sources(*folders: str) -> dict[Path, ast.Module]:
     return {p: ast.parse(p.read_text()) for p in own}
 
 
-def test_every_name_of_the_control_plane_is_used_outside_tests() -> None:
-    trees = python_sources(*PRODUCT)
-    uses = Counter(name for tree in trees.values() for name in uses_in(tree))
-    uses.update(w for text in cython_sources().values() for w in WORD.findall(text))
-    dead = []
-    for path, tree in trees.items():
-        checked = any(map(path.is_relative_to, (ROOT / "jsserver", ROOT / "pipeline" / "src")))
-        if checked and path != CATALOGUE:
-            dead += [
-                f"{path.relative_to(ROOT)}: {name}"
-                for name in definitions(tree)
-                if not uses[name] and not name.startswith("__") and name not in CALLED_FROM_OUTSIDE
-            ]
-    assert not dead, "defined and used by tests at most:\n" + "\n".join(dead)
+def module_of(path: Path) -> str:
+    inside = path.relative_to(ROOT / "pipeline" / "src" if "src" in path.parts else ROOT)
+    return ".".join(inside.with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_every_name_of_the_control_plane_is_reached_without_tests() -> None:
+    """From what is run and what others call; by references, so that words do not count."""
+    trees = {module_of(path): (path, tree) for path, tree in python_sources(*PRODUCT).items()}
+    packages = {name for name, (path, _) in trees.items() if path.name == "__init__.py"}
+    graph = Modules({name: tree for name, (_, tree) in trees.items()}, packages)
+    assert len(graph.defined) > 3000
+    run = {
+        ref
+        for ref, owners in graph.owners.items()
+        if not any(owner.startswith("jsserver") for owner in owners)
+    }
+    outside = {ref for ref in graph.defined if ref[1] in CALLED_FROM_OUTSIDE}
+    words = {("", word) for text in cython_sources().values() for word in WORD.findall(text)}
+    kept = {ref for ref in graph.defined if ref[1].startswith("__") or ref[0] == CATALOGUE}
+    dead = sorted(map(".".join, graph.unreached(graph.entered | run | outside | words | kept)))
+    assert not dead, "defined and reached by tests at most:\n" + "\n".join(dead)
+
+
+def test_words_are_no_references() -> None:
+    """A name that others use for something else, that only the dead use, or that calls itself."""
+    texts = {
+        "p": "",
+        "p.a": "def used(): pass\ndef dead(): dead()\ndef below(): pass\ndef above(): below()",
+        "p.b": "from .a import used\ndead = 'above'\nclass C:\n def m(self): used()\nC().m(dead)",
+    }
+    graph = Modules({name: ast.parse(text) for name, text in texts.items()}, {"p"})
+    assert graph.unreached(graph.entered) == {("p.a", "dead"), ("p.a", "below"), ("p.a", "above")}
+    text = """
+cdef int dead(int n) noexcept nogil:
+    return dead(n - 1)
+
+cdef int used(
+    int n,
+) noexcept nogil:
+    return n.dead
+
+def entry():
+    return used(1)
+"""
+    found = Cdefs({Path("a.pyx"): text})
+    assert found.unreached(found.entered) == {("", "dead")}

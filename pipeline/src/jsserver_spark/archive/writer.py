@@ -61,12 +61,6 @@ def message_bytes(batch: pa.RecordBatch) -> int:
     return sum(variable_bytes(batch.column(name)) for name in names)
 
 
-def nanos_at(batch: pa.RecordBatch, row: int) -> int:
-    """A row's time in ns since 1970."""
-    micros = batch.column("timestamp")[row].value
-    return int(micros) * 1000 + int(batch.column("ts_nanos")[row].as_py())
-
-
 def gap_runs(seqs: np.ndarray[Any, Any], after: int) -> tuple[list[tuple[int, int]], int]:
     """Runs of sequences that are missing between `after` and the last of `seqs` (int64, rising),
     and how many they hold together."""
