@@ -362,14 +362,16 @@ def test_a_foreign_account_asks_in_vain(pair: Pair) -> None:
 def test_directories_that_are_refused(servers: Servers, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")
+    own = f"dir: '{tmp_path / 'own'}'"  # nats-server reads all that is there
+    (tmp_path / "own").mkdir()
     for options in (
         "type: full",
-        "type: full, dir: '/tmp', ttl: '1h'",
-        "type: full, dir: '/tmp', hard_delete: true",
-        "type: cache, dir: '/tmp', interval: '1h'",
-        "type: cache, dir: '/tmp', allow_delete: true",
-        "type: cache, dir: '/tmp', hard_delete: true",
-        "type: other, dir: '/tmp'",
+        f"type: full, {own}, ttl: '1h'",
+        f"type: full, {own}, hard_delete: true",
+        f"type: cache, {own}, interval: '1h'",
+        f"type: cache, {own}, allow_delete: true",
+        f"type: cache, {own}, hard_delete: true",
+        f"type: other, {own}",
         f"type: full, dir: '{file}'",
     ):
         shown = []

@@ -297,6 +297,8 @@ def test_a_stream_whose_disk_has_failed_hides_no_other_one_in_a_list(
         for operation in ("pwrite", "open"):  # it does not come back
             faults.fail(operation, errno.EIO, times=1 << 40)
         assert b'"error"' in client.request("B.x", b"x").payload
+        # The refused publisher may hear of it before the list does.
+        wait_until(lambda: "missing" in client.api("STREAM.LIST"), "one is missing")
         listed = client.api("STREAM.LIST")
         assert "error" not in listed, listed
         streams = listed["streams"]
