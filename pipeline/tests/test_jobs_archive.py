@@ -182,7 +182,7 @@ def test_a_killed_archiver_loses_and_doubles_nothing(
         while process.poll() is None and len(list(entries.glob("*.json"))) < wanted:
             assert time.monotonic() < end
             time.sleep(0.001)
-        time.sleep(rnd.random() * 0.03)
+        time.sleep(rnd.random() * 0.03)  # when it is killed
         process.send_signal(signal.SIGKILL)
         killed += process.wait(WAIT_S) == -signal.SIGKILL
         process.communicate()

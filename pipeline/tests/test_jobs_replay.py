@@ -121,7 +121,7 @@ def test_a_replay_bears_a_restart_of_the_server(
             if info(server, "S").state.last_seq > 2000:
                 break
         except NatsError:
-            time.sleep(0.01)
+            time.sleep(0.01)  # there is no stream yet
     server.restart(kill=kill)
     code, out, err = done(process)
     assert (code, err) == (0, "")

@@ -287,9 +287,9 @@ def test_times_bound_a_read(site: Site, direct: bool) -> None:
     name = f"times{direct}".lower()
     site.create(name, allow_direct=direct)
     site.fill(name, 3)
-    time.sleep(0.02)
+    time.sleep(0.02)  # the clock moves on
     between = time.time_ns()
-    time.sleep(0.02)
+    time.sleep(0.02)  # the clock moves on
     site.fill(name, 3)
     millis = str(between // 1_000_000)
     iso = datetime.datetime.fromtimestamp(between / 1e9, datetime.UTC).isoformat()

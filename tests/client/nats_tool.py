@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Iterable, Sequence
 from difflib import unified_diff
 from typing import NamedTuple
@@ -99,7 +98,6 @@ def compare(
         if words in says_otherwise:
             ours, theirs = (said._replace(lines=[]) for said in (ours, theirs))
         if ours != theirs:
-            time.sleep(0.2)
             differing.append((ours, theirs))
     for ours, theirs in differing:
         print(f"== {ours.words}: {theirs.code}, here {ours.code}")

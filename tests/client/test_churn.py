@@ -178,7 +178,7 @@ def test_a_stop_in_the_middle_is_clean(servers: Servers) -> None:
     server = servers.under_test(jetstream=True, monitor=True)
     for _ in range(3):
         crowd = Crowd(server)
-        time.sleep(SECONDS / 4)
+        time.sleep(SECONDS / 4)  # how long they come and go
         assert server.stop() == 0
         crowd.join()
         server.start()

@@ -157,13 +157,13 @@ def test_dead_letters_over_kills_and_redrive(servers: Servers) -> None:
         fill(client, count)
         pull(client, count)
     for moment in (0.02, 0.1, 0.25):
-        time.sleep(moment)
+        time.sleep(moment)  # when it is killed
         server.restart(kill=True)
         with RawApp(server.port) as client:
             inbox = client.inbox()
             body = json.dumps({"batch": 200, "expires": 9 * SECOND}).encode()
             client.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, reply=inbox)
-            time.sleep(0.4)
+            time.sleep(0.4)  # some are delivered again meanwhile
     with RawApp(server.port) as client:
         inbox = client.inbox()
         body = json.dumps({"batch": 200, "expires": 9 * SECOND}).encode()

@@ -260,7 +260,7 @@ async def test_progress_keeps_a_message(js_server: Server) -> None:
         pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(ack_wait=2))
         message = (await pull.fetch(1, timeout=5))[0]
         for _ in range(5):
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)  # progress before the time to ack is over
             await message.in_progress()
         await empty(pull, 0.1)
         again = (await pull.fetch(1, timeout=5))[0]
@@ -377,7 +377,7 @@ async def test_replay_at_the_original_pace(js_server: Server) -> None:
     async with stream(js_server) as (_, js, name):
         for _ in range(3):
             await js.publish(name, b"x")
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.3)  # the pace
         config = ConsumerConfig(replay_policy=ReplayPolicy.ORIGINAL)
         start = time.monotonic()
         push = await js.subscribe(name, config=config)
@@ -442,9 +442,7 @@ async def test_deliver_policies(
 @asynchronous
 async def test_start_by_time(js_server: Server) -> None:
     async with stream(js_server, 3) as (_, js, name):
-        await asyncio.sleep(0.05)
         start = datetime.now(UTC)
-        await asyncio.sleep(0.05)
         await js.publish(name, b"4")
         config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)
         pull = await js.pull_subscribe(name, "c", config=config)
@@ -496,7 +494,7 @@ async def test_ephemerals_go_when_nobody_uses_them(js_server: Server) -> None:
         await client.flush()
         await js.add_consumer(name, deliver_subject=push.subject, inactive_threshold=0.3)
         await take(push, 1)
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(0.5)  # longer than it may be unused
         assert len(await js.consumers_info(name)) == 1
         await js.add_consumer(name, name="eph", inactive_threshold=0.3)
         await push.unsubscribe()

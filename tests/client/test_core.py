@@ -178,7 +178,7 @@ async def test_drain_handles_what_is_on_its_way(core_server: Server) -> None:
     async with connected(core_server) as a, connected(core_server) as b:
 
         async def slow(message: Msg) -> None:
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.002)  # slower than they come
             handled.append(int(message.data))
 
         own = await a.subscribe("d")

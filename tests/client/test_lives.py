@@ -80,7 +80,7 @@ def test_a_directory_of_the_peer_and_back(servers: Servers, peer_present: None) 
         put(client, "T.more", "Nats-TTL: 1")
         put(client, "T.more", "Nats-TTL: 1h")
     server.stop()
-    time.sleep(1.1)
+    time.sleep(1.1)  # what has a second to live ends while no server runs
     server.command = theirs
     server.start()
     with RawApp(server.port) as client:
@@ -101,7 +101,7 @@ def test_what_is_due_while_the_server_is_down(servers: Servers, kill: bool) -> N
     with RawApp(server.port) as client:
         lively(client)
     server.kill() if kill else server.stop()
-    time.sleep(2)
+    time.sleep(2)  # what has a second to live ends meanwhile
     server.start()
     with RawApp(server.port) as client:
         wait(lambda: ended(client))
@@ -130,7 +130,7 @@ def test_kills_while_messages_and_markers_come_and_go(servers: Servers) -> None:
                     ends.add(subject)
                 else:
                     stays[subject] = put(client, subject, "Nats-TTL: 2h")
-            time.sleep(chance.random() * 1.2)
+            time.sleep(chance.random() * 1.2)  # when it is killed
         server.kill()
         server.start()
     with RawApp(server.port) as client:

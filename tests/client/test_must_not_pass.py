@@ -145,7 +145,7 @@ def test_answers_beyond_what_is_allowed(pair: list[Server], user: str) -> None:
                 asker.sync()
                 app.sync()
                 if reply == "r.late":
-                    time.sleep(0.5)
+                    time.sleep(0.5)  # the time to answer runs out
                 for subject in (reply, reply, reply, reply + ".x", "r.other"):
                     app.publish(subject, b"x")
                     said.append((subject, shown(app.sync()), shown(asker.sync())))

@@ -262,7 +262,7 @@ async def test_memory_stays_within_a_window_whoever_receives(server: Server) -> 
                 inbox = slow.inbox()
                 body = json.dumps({"name": "big", "deliver_subject": inbox}).encode()
                 assert "error" not in json.loads(slow.request("$OBJ.b", body).payload)
-            await asyncio.sleep(1)
+            await asyncio.sleep(1)  # for what a server without a window would have read by then
             assert resident(server) - before < 60 << 20
         _, got, end = await app.get("big")
         assert (got == data, end) == (True, "204 EOB")

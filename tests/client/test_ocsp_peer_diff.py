@@ -223,7 +223,7 @@ def test_who_goes_while_it_waits(servers: Servers, world: World) -> None:
         wait_until(lambda: bool(world.responder.asked), "nobody asks", 10)
         waiting.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     before = server.cpu_seconds()
-    time.sleep(1)
+    time.sleep(1)  # in which it might look again and again
     assert server.cpu_seconds() - before < 0.5
     world.responder.delay.set()
     assert world.enters(server)

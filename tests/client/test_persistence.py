@@ -126,7 +126,7 @@ async def test_consumer_state(server: Server, kill: bool) -> None:
             await messages[index].ack_sync(5)
         await messages[4].nak(delay=4)
         refused = time.monotonic()
-        await asyncio.sleep(SETTLE_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)  # nats-server has written it down
         before = await pull.consumer_info()
         await restart(client, server, kill=kill)
         after = await js.consumer_info("S", "c")
@@ -161,7 +161,7 @@ async def test_work_queue(server: Server, kill: bool) -> None:
         for message in await pull.fetch(20, timeout=5):
             if int(message.data) % 2:
                 await message.ack_sync(5)
-        await asyncio.sleep(SETTLE_SECONDS)
+        await asyncio.sleep(SETTLE_SECONDS)  # nats-server has written it down
         await restart(client, server, kill=kill)
         left = [int(data) for _, _, data, _ in await contents_of_queue(js)]
         assert left == list(range(2, 21, 2))

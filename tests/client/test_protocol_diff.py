@@ -99,7 +99,7 @@ class Conversation:
 
     def step(self, name: str, action: object) -> None:
         if isinstance(action, PAUSE):
-            sleep(action.seconds)
+            sleep(action.seconds)  # what a case says about time
             return
         client = self.connection(name)
         heard = self.heard[name]

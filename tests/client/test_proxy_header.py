@@ -86,7 +86,7 @@ def connect(server: Server, header: bytes, pieces: int = 1 << 20) -> RawClient:
     for at in range(0, len(header), pieces):
         client.send(header[at : at + pieces])
         if pieces < 10:
-            time.sleep(0.001)
+            time.sleep(0.001)  # so that pieces come one by one
     client.send(b'CONNECT {"verbose":false,"protocol":1}\r\nPING\r\n')
     return client
 

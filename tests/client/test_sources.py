@@ -336,7 +336,7 @@ class History:
         """Publishes for whose acks nobody waits, of which the end of the server cuts some."""
         for n in range(self.values.randrange(3000)):
             one.raw.publish(f"o.{n % 3}", self.values.randbytes(self.values.choice([1, 200])))
-        time.sleep(self.values.random() / 20)
+        time.sleep(self.values.random() / 20)  # when it is killed
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))

@@ -172,7 +172,7 @@ def test_an_activation_that_ends_while_it_is_used(pair: list[Server]) -> None:
         talk.update(IMPORTER.made(iat=NOW - 50, imports=made))
         heard = []
         for pause in (0, 3.5):
-            time.sleep(pause)
+            time.sleep(pause)  # until the token has ended
             talk.outside.send(b"PUB shut.short 1\r\nx\r\n")
             talk.outside.sync()
             heard.append([named(frame) for frame in talk.inside.sync() if frame.verb == "MSG"])

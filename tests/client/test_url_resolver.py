@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
         elif name == DRIPPING.public:
             for _ in range(40):
                 self.wfile.write(b"a")
-                time.sleep(0.1)
+                time.sleep(0.1)  # four seconds for the whole answer
         else:
             self.wfile.write(TOKENS.get(name, "").encode())
 

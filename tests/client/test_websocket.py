@@ -183,7 +183,7 @@ def test_who_reads_slowly_gets_everything(servers: Servers, deflate: bool) -> No
         fast.sync()
         for i in range(40):
             if i % 10 == 0:
-                time.sleep(0.3)
+                time.sleep(0.3)  # what comes meanwhile waits
             assert slow.message().payload == payload
 
 

@@ -141,7 +141,7 @@ def run_until_killed(server: Server, workers: list[Atomic | Fast], seconds: floa
     while any(sum(w.acked.values()) <= b for w, b in zip(workers, before, strict=True)):
         assert time.monotonic() < end, f"no acks: {[w.failure for w in workers]}"
         time.sleep(0.01)
-    time.sleep(seconds)
+    time.sleep(seconds)  # when it is killed
     server.kill()
     for thread in threads:
         thread.join(STOPPED_SECONDS)

@@ -95,7 +95,7 @@ def killed_among(server: Server, owners: list[Owner], seconds: float) -> None:
     threads = [threading.Thread(target=owner.run, args=(server.port,)) for owner in owners]
     for thread in threads:
         thread.start()
-    time.sleep(seconds)
+    time.sleep(seconds)  # when it is killed
     server.restart(kill=True)
     for thread in threads:
         thread.join()

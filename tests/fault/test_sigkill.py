@@ -198,7 +198,7 @@ def run_until_killed(
     while any(p.acked() <= b for p, b in zip(publishers, before, strict=True)):
         assert time.monotonic() < end, f"no acks: {[w.failure for w in workers]}"
         time.sleep(0.01)
-    time.sleep(seconds)
+    time.sleep(seconds)  # when it is killed
     server.kill()
     for thread in threads:
         thread.join(STOPPED_SECONDS)

@@ -236,7 +236,7 @@ def test_a_batch_is_there_or_not(tmp_path, interval):
         )
         assert child.stdout is not None
         acked = max(acked, int(child.stdout.readline()))
-        time.sleep(rng.uniform(0.05, 0.4))
+        time.sleep(rng.uniform(0.05, 0.4))  # when it is killed
         child.send_signal(signal.SIGKILL)
         for line in child.stdout.read().split():
             acked = int(line)

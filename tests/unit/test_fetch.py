@@ -94,7 +94,7 @@ def test_what_is_none(answer: bytes) -> None:
 def test_who_says_how_much_it_is_need_not_end() -> None:
     async def stays(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
-        await asyncio.sleep(30)
+        await asyncio.sleep(30)  # and does not end
 
     begun = time.monotonic()
     assert served(stays)[0] == (200, b"hi")

@@ -144,7 +144,7 @@ def test_split_anywhere(server: Running) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in text:
             sock.sendall(bytes([byte]))
-            time.sleep(0.001)
+            time.sleep(0.001)  # so that bytes come one by one
         assert read_answer(sock)[1] == b"GET /split?"
 
 

@@ -9,6 +9,7 @@ import pytest
 from jsserver.access.resolvers import Directory, MemoryResolver, NotFound, NotStored, preload
 from tests.jwts import Account, Operator
 from tests.unit.power_cut import PowerCut, power_cut
+from tests.waiting import wait_until
 
 __all__ = ["power_cut"]
 
@@ -78,9 +79,13 @@ def test_what_is_over_is_dropped(tmp_path: Path) -> None:
     assert full.names() == [B.public]
     cache = Directory(str(tmp_path / "cache"), cache=True, ttl=0.05)
     cache.store(A.public, A.token)
-    time.sleep(0.1)
-    cache.expire()
-    assert cache.names() == [] and cache.digest == bytes(32)
+
+    def expired() -> bool:
+        cache.expire()
+        return cache.names() == []
+
+    wait_until(expired, "its time is over")
+    assert cache.digest == bytes(32)
 
 
 @pytest.mark.parametrize("hard", [False, True])

@@ -148,6 +148,33 @@ def test_linters_have_nothing_to_say(tool: str) -> None:
     assert done.returncode == 0 and not done.stdout, done.stdout
 
 
+def sleeps(tree: ast.Module) -> Iterator[int]:
+    """Lines of waits for a time; not those between two looks at a condition, in its loop."""
+    polls = set()
+    for node in ast.walk(tree):
+        for step in node.body if isinstance(node, ast.While) else []:
+            value = step.value if isinstance(step, ast.Expr) else None
+            polls.add(value.value if isinstance(value, ast.Await) else value)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node not in polls and node.args:
+            called, seconds = node.func, node.args[0]
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name == "sleep" and not (isinstance(seconds, ast.Constant) and not seconds.value):
+                yield node.lineno
+
+
+def test_who_waits_for_a_time_says_why() -> None:
+    """Tests wait for conditions (`tests/waiting.py`); the few other waits have a comment."""
+    found = []
+    for path in sources(".py"):
+        if "tests" in path.relative_to(ROOT).parts:
+            text = path.read_text()
+            lines = text.splitlines()
+            at = [line for line in sleeps(ast.parse(text)) if "  # " not in lines[line - 1]]
+            found += [f"{name_of(path)}:{line}: {lines[line - 1].strip()}" for line in at]
+    assert not found, "\n".join(found)
+
+
 def test_subjects_of_commits_are_short() -> None:
     """Those of the last two hundred commits since the rule was made (CONTRIBUTING.md)."""
     first = "Print how a service is installed, and build without warnings"
