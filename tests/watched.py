@@ -17,6 +17,14 @@ PAUSE = 0.002
 """Seconds between two looks at Python's lock."""
 
 
+def named(handle: asyncio.Handle) -> str:
+    """What a step calls. Not its text: that of a large result takes longer than the step."""
+    callback = getattr(handle, "_callback", None)
+    owner = getattr(callback, "__self__", None)
+    called = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
+    return str(getattr(called, "__qualname__", type(called).__name__))
+
+
 class Steps:
     """The longest step of the event loop, and what that was."""
 
@@ -33,7 +41,7 @@ class Steps:
             run(handle)
             took = time.thread_time() - began
             if took > steps.longest:
-                steps.longest, steps.what = took, repr(handle)
+                steps.longest, steps.what = took, named(handle)
 
         # A method takes the place of another.
         asyncio.Handle._run = timed  # type: ignore[method-assign, assignment]

@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     from jsserver.access.links import Links, Wanted
     from jsserver.config.links import Sharing
 
+UNLIMITED = -1, -1, -1
+"""What clients of a new account are held to: connections, subscriptions, bytes of a message."""
+
 
 class Coming(Block):
-    """What accounts share (None: nothing), what they import, ready to be compared, and the mappings
-    of those where these change."""
+    """What accounts share (None: nothing), what they import, ready to be compared, what they map,
+    the tables of those where that changes, and the limits of those where these change."""
 
     sharing: Sharing | None = None
     imports: Wanted = each(dict)
+    mapped: dict[str, Sequence[Mapping]] = each(dict)
     tables: dict[str, MappingTable] = each(dict)
+    limits: dict[str, tuple[int, int, int]] = each(dict)
 
 
 class Configured:
@@ -40,8 +45,14 @@ class Configured:
         much, while nothing follows."""
         found = _shared_by(options)
         for name, mappings in _mappings_of(options):
+            if mappings:
+                found.mapped[name] = mappings
             if mappings != self._mapped.get(name, []):
                 found.tables[name] = _table(mappings)
+        for account in options.accounts:
+            limits = account.max_connections, account.max_subscriptions, account.max_payload
+            if limits != self._limits.get(account.name, UNLIMITED):
+                found.limits[account.name] = limits
         return found
 
     def narrow(self, coming: Coming) -> None:
@@ -54,15 +65,15 @@ class Configured:
         in them no more are open still. Returns what is left over, which takes long to let go."""
         self._accounts.open(GLOBAL_ACCOUNT)
         for account in options.accounts:
-            self._limit(
-                account.name,
-                (account.max_connections, account.max_subscriptions, account.max_payload),
-            )
+            self._accounts.open(account.name)
+        for name, limits in coming.limits.items():
+            self._accounts[name].limit_clients(*limits)
+            self._limits[name] = limits
         left: list[object] = [
             self._accounts[name].map_subjects(table) for name, table in coming.tables.items()
         ]
         left.append(self._mapped)
-        self._mapped = {name: mappings for name, mappings in _mappings_of(options) if mappings}
+        self._mapped = coming.mapped
         if options.system:
             self._accounts.open(options.system)
         left.append(self.sharing)
@@ -79,13 +90,6 @@ class Configured:
         """Ends an account, whose streams were closed before."""
         self._limits.pop(name, None)
         self._accounts.close(name)
-
-    def _limit(self, name: str, limits: tuple[int, int, int]) -> None:
-        handle = self._accounts.open(name)
-        if self._limits.get(name) != limits:
-            handle.limit_clients(*limits)
-            self._limits[name] = limits
-
 
 def _mappings_of(options: Options) -> Iterator[tuple[str, Sequence[Mapping]]]:
     yield GLOBAL_ACCOUNT, options.mappings

@@ -526,7 +526,11 @@ class Options(Block):
     @property
     def users(self) -> list[User]:
         """Those of all accounts."""
-        return [*self.authorization.users, *(u for a in self.accounts for u in a.users)]
+        return [user for some in self._user_lists for user in some]
+
+    @property
+    def _user_lists(self) -> list[list[User]]:
+        return [self.authorization.users, *(account.users for account in self.accounts)]
 
     @property
     def auth_required(self) -> bool:
@@ -552,7 +556,7 @@ class Options(Block):
     @property
     def signs_nonces(self) -> bool:
         """Whether anybody is to sign something: users with keys, or trusted proxies."""
-        by_key = self.operators.enabled or any(user.nkey for user in self.users)
+        by_key = self.operators.enabled or any(u.nkey for some in self._user_lists for u in some)
         return by_key or bool(self.trusted_proxies)
 
     @property
@@ -574,8 +578,8 @@ class Options(Block):
     @property
     def only_system_users(self) -> bool:
         """Whether all users are the system account's: everybody else goes on as without any."""
-        users = self.users
-        return bool(users) and all(user.account == self.system for user in users)
+        lists = self._user_lists
+        return any(lists) and all(u.account == self.system for some in lists for u in some)
 
     @property
     def system(self) -> str:

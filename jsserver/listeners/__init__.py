@@ -124,7 +124,8 @@ def terms_of(
     Where nothing has to be proven whoever says nothing may stay until it would not have answered
     the last PING.
     """
-    named = options.no_auth_user in {user.name for user in options.users if user.name}
+    guest = options.no_auth_user
+    named = bool(guest) and any(user.name == guest for user in options.users)
     silence = options.ping_interval * (max(options.ping_max, 0) + 1)
     return ListenerConfig(
         handshake_timeout=handshake_timeout,

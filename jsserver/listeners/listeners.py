@@ -126,13 +126,11 @@ class Listeners:
         return secured(options, staples, self._log)
 
     def renew(self, secured: Secured | None) -> None:
-        """Has clients told, held and secured as the options say now, where there is a choice from
-        their next connection on."""
+        """Has clients secured so, where there is a choice from their next connection on."""
         self.staples = secured.staples if secured else {}
         for listener in self._all:
             if listener.port:
                 listener.secure(secured)
-                listener.terms()
 
     def staple(self, digest: bytes, response: bytes, until: int) -> None:
         """Has handshakes with a certificate carry another response from now on."""

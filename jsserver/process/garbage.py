@@ -6,6 +6,8 @@ from typing import Any
 
 LONGEST_SECONDS = 0.02
 """Of a full search. Where one takes longer, no later one looks at what it found in use."""
+MANY = 100_000
+"""New objects, which a search takes some ten milliseconds to look at."""
 
 _began = 0.0
 
@@ -16,6 +18,13 @@ def begin() -> None:
     gc.freeze()
     gc.callbacks.append(_watch)
     gc.enable()
+
+
+def leave_out() -> None:
+    """Called with the search off, by whoever has made much that stays: where it is so much that a
+    search through it would take long, none will look at it."""
+    if gc.get_count()[0] > MANY:
+        gc.freeze()
 
 
 def _watch(phase: str, info: dict[str, Any]) -> None:

@@ -157,7 +157,9 @@ class JetStream:
         """The accounts of the configuration have JetStream within these limits, and others none:
         what these have on disk stays there. But the global account keeps it until the server ends,
         as with nats-server."""
-        for name in [*self.dispatcher.accounts]:
+        for number, name in enumerate([*self.dispatcher.accounts]):
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
             if name not in wanted and name != GLOBAL_ACCOUNT:
                 await self.configure(name, None)
         for number, (name, own) in enumerate(wanted.items()):

@@ -30,6 +30,7 @@ from jsserver.config.load import load
 from jsserver.config.naming import unchangeable
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, Options
 from jsserver.config.reload import difference, take
+from jsserver.process import garbage
 from jsserver.process.logs import LogError, Sink
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class _Next(NamedTuple):
     logins: Authenticator
     websocket_logins: Authenticator | None
     accounts: Coming
+    limited: dict[str, Account]
+    """The accounts that have other limits, by name."""
 
 
 class _Read(NamedTuple):
@@ -120,6 +123,7 @@ class _Read(NamedTuple):
     logins: Authenticator | None = None
     websocket_logins: Authenticator | None = None
     accounts: Coming | None = None
+    limited: dict[str, Account] | None = None
 
 
 class Reloading:
@@ -149,10 +153,11 @@ class Reloading:
         """Logins, users and accounts are as the file says. Returns what the configuration before
         consisted of."""
         parts, options = self._parts, self._parts.options
-        left: list[object] = [*_pieces(options), options.mappings, options.users]
+        left = await asyncio.to_thread(_left_of, options)
         stayings = self._stayings(coming)
         if not options.operators.enabled:
             await self._open_accounts(coming.options)
+        await asyncio.sleep(0)
         pending = self._switch(coming, stayings, left)
         parts.certificates.attend_staples(coming.stapled)
         while pending:
@@ -184,7 +189,7 @@ class Reloading:
         except ConfigError as error:
             raise ReloadError(str(error).strip()) from None
         new = read.options
-        if read.logins is None or read.accounts is None:
+        if read.logins is None or read.accounts is None or read.limited is None:
             raise ReloadError("\n".join(read.refused))
         self._check_jetstream(new)
         try:
@@ -205,6 +210,7 @@ class Reloading:
             logins=read.logins,
             websocket_logins=read.websocket_logins,
             accounts=read.accounts,
+            limited=read.limited,
         )
 
     def _read(self, has: tuple[int, int]) -> _Read:
@@ -224,8 +230,10 @@ class Reloading:
             if parts.inbox.websockets is not None:
                 through = Authenticator(new.through_websocket, CLIENT_OVER_WEBSOCKET)
             logins, accounts = Authenticator(new), parts.configured.coming(new)
-            return _Read(new, notes, [], differs.told, logins, through, accounts)
+            limited = _limited(old, new)
+            return _Read(new, notes, [], differs.told, logins, through, accounts, limited)
         finally:
+            garbage.leave_out()
             gc.enable()
 
     def _check_jetstream(self, new: Options) -> None:
@@ -313,15 +321,11 @@ class Reloading:
             self._parts.log.info(f"Disconnect {gone} clients that are not authorized any more")
         return pending
 
-    def _prune(self, before: Options) -> None:
+    def _prune(self, before: Options, limited: dict[str, Account]) -> None:
         """Cuts whoever is too many where there may be less than before: the youngest of the server,
         and of each account, and who has more subscriptions than there may be."""
         parts = self._parts
         options, plane = parts.options, parts.plane
-        limited = {a.name: a for a in options.accounts}
-        for account in before.accounts:
-            if account.name in limited and _limits(account) == _limits(limited[account.name]):
-                del limited[account.name]
         if not limited and options.max_connections == before.max_connections:
             return
         items = sorted(plane.connections(), key=lambda item: item.cid)
@@ -387,7 +391,7 @@ class Reloading:
         if not options.operators.enabled:
             pending = self._change_users(coming, stayings, left)
         self._cut_proxied(set(before.trusted_proxies) - set(options.trusted_proxies))
-        self._prune(before)
+        self._prune(before, coming.limited)
         parts.renew(coming.secured)
         parts.write_files(before)
         parts.watch_system()
@@ -439,6 +443,11 @@ class Reloading:
                 await asyncio.sleep(0)
 
 
+def _left_of(options: Options) -> list[object]:
+    """What a configuration leaves behind. In a thread, as it takes long where there is much."""
+    return [*_pieces(options), options.mappings, options.users]
+
+
 def _pieces(options: Options) -> Iterator[object]:
     """What a configuration has many of."""
     yield from options.users
@@ -458,6 +467,12 @@ def _let_go(left: list[object]) -> None:
 
 def _accounts(options: Options) -> set[str]:
     return {GLOBAL_ACCOUNT, options.system, *(account.name for account in options.accounts)}
+
+
+def _limited(before: Options, now: Options) -> dict[str, Account]:
+    """The accounts of `now` that have other limits than before, by name."""
+    limits = {account.name: _limits(account) for account in before.accounts}
+    return {a.name: a for a in now.accounts if limits.get(a.name) != _limits(a)}
 
 
 def _limits(account: Account) -> tuple[int, int]:

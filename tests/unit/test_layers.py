@@ -194,7 +194,7 @@ PARTS = {
     "services.reloading": {
         *("access.accounts", "access.auth", "access.certificates", "access.clients"),
         *("access.configured", "access.secured", "access.staying", "access.websocket", "config"),
-        *("disk.storage", "listeners", "process.logs", "services.certificates"),
+        *("disk.storage", "listeners", "process.garbage", "process.logs", "services.certificates"),
         *("services.delegates", "services.inbox", "services.jetstream", "services.stapling"),
     },
     "services.reload": {"process.logs", "services.reloading"},
