@@ -72,6 +72,7 @@ FOUND_AGAIN = [
     ("turnover, threads", 218),  # a kill broke off an erasure, whose tombstone a later block had
     ("threads", 1691),  # a floor passed over what the start before had removed behind a rollup
     ("lazy threads", 465),  # likewise
+    ("turnover, threads", 59),  # the marker of a start named less than what stood before it
 ]
 
 

@@ -235,3 +235,28 @@ def test_a_damaged_length_of_an_erased_message_costs_no_other(directory: Path) -
     )
     assert stored == served.keys()
     assert lost == []
+
+
+def test_each_start_reads_a_torn_erasure_behind_the_last_marker_alike(directory: Path) -> None:
+    """A power cut tore the last group: its marker is missing, and so are bytes of a message that
+    the group removed."""
+    s = PyStore(directory, "D", **PARAMS)
+    for n in range(1, 4):
+        s.append("s", b"%033d" % n)
+        s.commit()
+    s.append("s", b"%033d" % 4)
+    s.remove(4)
+    s.commit()
+    s.abandon()
+    block = Block(directory / "msgs" / "1.blk")
+    block.put(4, PAYLOAD, *b"noise")
+    del block.data[records(block.data)[-1][0] :]
+    block.write()
+    shown = []
+    for _ in range(3):
+        s = PyStore(directory, "D", **PARAMS)
+        shown.append((s.state(), s.lost()))
+        s.abandon()
+    assert shown[0][0]["last_seq"] == 4
+    assert shown[0][1]["damage"] == 0
+    assert shown[1:] == shown[:1] * 2
