@@ -40,6 +40,7 @@ cdef struct StoreConfig:
     int64_t max_msgs_per
     bint trim               # discard old: keep max_msgs and max_bytes by removing from the head
     uint64_t first_seq      # of a new store; 0 means 1
+    bint compress           # blocks are compressed when they are sealed
     int retention           # 0 limits, 1 interest, 2 work queue: only for the default block size
 
 cdef struct Record:

@@ -147,6 +147,16 @@ cdef int s2_pack(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
     return 0
 
 
+cdef int s2_store(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
+    # Appends a chunk that holds at most S2_PACK_CHUNK bytes as they are. 0 | S2_NO_MEMORY
+    if bytes_reserve(out, SNAPPY_HEAD + n) < 0:
+        return S2_NO_MEMORY
+    chunk_head(out.data + out.n, 1, p, n, n)
+    memcpy(out.data + out.n + SNAPPY_HEAD, p, n)
+    out.n += SNAPPY_HEAD + n
+    return 0
+
+
 def s2_encode(data) -> bytes:
     """A stream that holds these bytes."""
     cdef const uint8_t[::1] view = memoryview(data).cast("B")

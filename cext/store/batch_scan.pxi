@@ -1,8 +1,13 @@
 # Batches that a start finds: one that is not whole goes.
 
-cdef bint batches_count(const Opening* o) noexcept nogil:
+cdef bint crash_left(const Opening* o) noexcept nogil:
     # Whether what is not whole is what a crash left. After a clean stop it would be damage.
     return not o.foreign and o.s.recovery.stale == NULL
+
+
+cdef bint batches_count(const Scan* c) noexcept nogil:
+    # The same of this block: one that is compressed was whole by then.
+    return c.b.bytes != BYTES_DECODED and crash_left(c.o)
 
 
 cdef int batch_closed(Scan* c, uint64_t at) noexcept nogil:
@@ -50,6 +55,8 @@ cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
         c.p = <uint8_t*>pages_new(c.size)
         if c.p != NULL:
             rc = 1 if f.pread(f.ctx, fd, c.p, c.size, 0) == n else ST_IO
+    if rc == 1:
+        rc = ahead_decode(c)
     if rc == ST_IO:
         snprintf(o.err, o.err_cap, "%s: cannot be read", path)
     if fd >= 0:
@@ -57,9 +64,30 @@ cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
     return rc
 
 
+cdef int ahead_decode(Scan* c) noexcept nogil:
+    # Of a compressed file the bytes of its block take the place of its own. 1 or ST_NO_MEMORY
+    cdef uint64_t plain
+    cdef Opened o
+    if compressed_at(c.p, c.size, &plain) == 0:
+        return 1
+    if not compressed_decode(c.p, c.size, 0, &o):
+        return ST_NO_MEMORY
+    pages_free(c.p, c.size)
+    c.p = o.p
+    c.size = o.size
+    c.b.bytes = BYTES_DECODED
+    return 1
+
+
 cdef void ahead_free(Scan* c) noexcept nogil:
+    cdef Opened o
     free(c.search.removals)
-    if c.p != NULL:
+    o.p = c.p
+    o.size = c.size
+    o.decoded = c.b != NULL and c.b.bytes == BYTES_DECODED
+    if o.decoded:
+        opened_free(c.s.files, &o)
+    elif c.p != NULL:
         pages_free(c.p, c.size)
     if c.b != NULL:
         block_free(c.b)

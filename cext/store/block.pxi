@@ -1,10 +1,6 @@
 # Blocks: their arrays by slot, their bytes (a region of our own while they are appended to, a mapping afterwards),
 # and the list of them by sequence.
 
-cdef inline uint64_t page_up(uint64_t n) noexcept nogil:
-    return (n + PAGE - 1) & ~<uint64_t>(PAGE - 1)
-
-
 # ---- states ---------------------------------------------------------------------------------------------------
 
 cdef inline bint is_sealed(const Block* b) noexcept nogil:
@@ -400,13 +396,18 @@ cdef void region_free(Store* s, uint8_t* p, uint64_t cap, bint lean) noexcept no
 
 
 cdef void lru_remove(Committer* c, Block* b) noexcept nogil:
-    if list_drop(&b.lru):
-        c.n_maps -= 1
+    if not list_drop(&b.lru):
+        return
+    c.n_maps -= 1
+    if b.bytes == BYTES_DECODED:
+        c.decoded -= b.data_cap
 
 
 cdef void lru_push(Committer* c, Block* b) noexcept nogil:
     list_push_front(&c.lru, &b.lru)
     c.n_maps += 1
+    if b.bytes == BYTES_DECODED:
+        c.decoded += b.data_cap
 
 
 cdef void block_fd_close(Block* b) noexcept nogil:
@@ -428,7 +429,7 @@ cdef void block_free(Block* b) noexcept nogil:
         free(b.rel)
     free(b.holds)
     if b.data != NULL:
-        if b.region:
+        if b.bytes == BYTES_REGION:
             region_free(s, b.data, b.data_cap, b.lean)
         else:
             block_unmap(b)
@@ -444,7 +445,7 @@ cdef void trail_drop(Store* s, const Block* b) noexcept nogil:
     # Reading on from one block into the next: the former's pages stay with the system alone, not with the process.
     cdef uint32_t i = block_from(s, b.base)
     cdef Block* before = block_i(s, i - 1) if i else NULL
-    if before != NULL and list_linked(&before.lru):
+    if before != NULL and list_linked(&before.lru) and before.bytes == BYTES_MAPPED:
         s.files.cool(s.files.ctx, before.data, before.data_cap)
 
 
@@ -452,71 +453,87 @@ cdef inline void behind_drop(Block* b, uint64_t start, uint64_t end) noexcept no
     # The same within a block, when a record reaches into another piece of it: the pieces before the one it starts in.
     cdef FileOps* f = b.store.files
     cdef uint64_t piece = start // PIECE
-    if piece and end // PIECE != piece:
+    if piece and end // PIECE != piece and b.bytes == BYTES_MAPPED:
         f.cool(f.ctx, b.data, piece * PIECE)
 
 
-cdef uint8_t* block_open(const Block* b, uint64_t* mapped) noexcept nogil:
-    # Maps a sealed block's file; NULL when it cannot be read.
+cdef bint block_open(const Block* b, Opened* o) noexcept nogil:
+    # Maps a sealed block's file, or decodes it; False when it cannot be read.
     cdef Store* s = b.store
+    cdef FileOps* f = s.files
     cdef char path[4200]
-    cdef uint8_t* p
     cdef int fd
     cdef int64_t size
+    cdef bint ok = True
+    memset(o, 0, sizeof(Opened))
     block_path(s, b, ".blk", path, sizeof(path))
-    fd = s.files.open(s.files.ctx, path, O_RDONLY, 0)
-    size = s.files.size(s.files.ctx, fd) if fd >= 0 else fd
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    size = f.size(f.ctx, fd) if fd >= 0 else fd
     if fd < 0 and fd != -ENOENT or fd >= 0 and size < 0:
         if fd >= 0:
-            s.files.close(s.files.ctx, fd)
-        return NULL
+            f.close(f.ctx, fd)
+        return False
     # Of a file that is gone or shorter than it was the rest reads as zeros: damage.
-    size = max(size, <int64_t>b.used)
-    s.files.map(s.files.ctx, max(fd, -1), <size_t>size, False, &p)
+    if fd >= 0 and is_compressed(f, fd):
+        ok = compressed_open(f, fd, <uint64_t>size, b.used, o)
+    else:
+        o.size = <uint64_t>max(size, <int64_t>b.used)
+        f.map(f.ctx, max(fd, -1), <size_t>o.size, False, &o.p)
+        ok = o.p != NULL
     if fd >= 0:
-        s.files.close(s.files.ctx, fd)
-    mapped[0] = <uint64_t>size
-    return p
+        f.close(f.ctx, fd)
+    return ok
 
 
-cdef void block_mapped(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
+cdef void block_opened(Block* b, const Opened* o) noexcept nogil:
     # The block's bytes are read there from now on.
     cdef Store* s = b.store
-    b.data = p
-    b.data_cap = size
-    b.region = False
+    b.data = o.p
+    b.data_cap = o.size
+    b.bytes = BYTES_DECODED if o.decoded else BYTES_MAPPED
     if not s.recovery.replaying and not s.stopped:
         lru_push(s.com, b)
-        if s.com.n_maps > MAPS_MAX:
+        if s.com.n_maps > MAPS_MAX or s.com.decoded > DECODED_MAX:
             chore_wanted(s.com)
 
 
-cdef uint8_t* mapping_taken(Block* b, uint8_t* p, uint64_t size) noexcept nogil:
-    # With the engine lock held: the same of what was mapped without it, if the block still needs it; else it is returned, to be
-    # unmapped.
+cdef Opened block_closed(Block* b) noexcept nogil:
+    # With the engine lock held: they are read there no more, and it is the caller's to free.
+    cdef Opened o
+    o.p = b.data
+    o.size = b.data_cap
+    o.decoded = b.bytes == BYTES_DECODED
+    lru_remove(b.store.com, b)
+    b.data = NULL
+    b.bytes = BYTES_MAPPED
+    b.warm = 0
+    return o
+
+
+cdef bint opened_taken(Block* b, const Opened* o) noexcept nogil:
+    # With the engine lock held: block_opened with what was opened without it, if the block still needs it; else it is to be
+    # freed.
     if b.data != NULL or has_left(b) or b.store.stopped:
-        return p
-    block_mapped(b, p, size)
-    return NULL
+        return False
+    block_opened(b, o)
+    return True
 
 
 cdef int block_map(Block* b) noexcept nogil:
     # Makes a sealed file block readable. Its bytes are looked at only through block_data.
-    cdef uint64_t size
-    cdef uint8_t* p = block_open(b, &size)
-    if p == NULL:
+    cdef Opened o
+    if not block_open(b, &o):
         return ST_IO
     if not b.store.recovery.replaying and not b.store.stopped:
         trail_drop(b.store, b)
-    block_mapped(b, p, size)
+    block_opened(b, &o)
     return ST_OK
 
 
 cdef void block_unmap(Block* b) noexcept nogil:
-    # Ends the mapping of its file.
-    cdef FileOps* f = b.store.files
-    f.unmap(f.ctx, b.data, b.data_cap)
-    b.data = NULL
+    # Its bytes are not needed any more.
+    cdef Opened o = block_closed(b)
+    opened_free(b.store.files, &o)
 
 
 cdef inline const uint8_t* block_data(Block* b) noexcept nogil:

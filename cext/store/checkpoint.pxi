@@ -126,7 +126,7 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
 
 
 cdef uint64_t file_end(Store* s, const Block* b, uint64_t* size) noexcept nogil:
-    # The last 8 bytes of a block's file, and its size; 0 when it cannot be read.
+    # The last 8 bytes of a block's file, and the block's size; 0 when it cannot be read.
     cdef FileOps* f = s.files
     cdef char path[4300]
     cdef uint64_t end = 0
@@ -139,7 +139,7 @@ cdef uint64_t file_end(Store* s, const Block* b, uint64_t* size) noexcept nogil:
         return 0
     n = f.size(f.ctx, fd)
     if n >= 8 and f.pread(f.ctx, fd, &end, 8, <off_t>(n - 8)) == 8:
-        size[0] = <uint64_t>n
+        size[0] = plain_size(f, fd, <uint64_t>n)
     f.close(f.ctx, fd)
     return end
 
@@ -336,7 +336,7 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
         return ST_DAMAGED
     size = f.size(f.ctx, fd)
     b.writing.fd = fd
-    if size < 0 or <uint64_t>size != c.size:
+    if size < 0 or plain_size(f, fd, <uint64_t>size) != c.size:
         return ST_DAMAGED
     return ST_OK
 

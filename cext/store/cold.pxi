@@ -72,7 +72,7 @@ cdef void fetch_ahead(Committer* c, Store* s, Block* b, uint64_t piece) noexcept
         piece = 0
     else:
         piece += 1
-    if b.region or b.work == WORK_COMPACT or piece >= PIECES or b.warm & <uint64_t>1 << piece:
+    if b.bytes == BYTES_REGION or b.work == WORK_COMPACT or piece >= PIECES or b.warm & <uint64_t>1 << piece:
         return
     if b.data == NULL or not piece_there(b, piece):
         fetch_ask(c, b, <uint64_t>1 << piece)
@@ -82,7 +82,7 @@ cdef bint block_warm(Store* s, Block* b, uint32_t i) noexcept nogil:
     # Whether slot i's record can be read without waiting for the disk; if not, it is being fetched.
     cdef Committer* c = s.com
     cdef uint64_t pieces, missing, piece
-    if b.region or s.storage == STORE_MEMORY or not c.fetcher_runs or b.work == WORK_COMPACT:
+    if b.bytes == BYTES_REGION or s.storage == STORE_MEMORY or not c.fetcher_runs or b.work == WORK_COMPACT:
         return True
     if b.warm and s.env.mono - b.warm_at > WARM_FOR:
         b.warm = 0

@@ -26,9 +26,9 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     cdef Block* b = c.queue.fetches
     cdef Store* s = b.store
     cdef const uint8_t* data
-    cdef uint8_t* mapped = NULL
+    cdef Opened o
     cdef uint64_t size, pieces
-    cdef bint on, again, called
+    cdef bint on, again, called, opened = False
     c.queue.fetches = b.queue.next_fetch
     b.queue.next_fetch = NULL
     s.queue.busy += 1
@@ -41,13 +41,14 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     on = not s.stopped and not has_left(b)
     env_unlock(c.env)
     if on and data == NULL:
-        mapped = block_open(b, &size)
-        data = mapped
+        opened = block_open(b, &o)
+        data = o.p
+        size = o.size
     if on and data != NULL:
         fetch_pieces(s.files, data, size, pieces)
     env_lock(c.env)
-    if mapped != NULL:
-        mapped = mapping_taken(b, mapped, size)
+    if opened and opened_taken(b, &o):
+        opened = False
     # Also where that failed: whoever reads then meets the error.
     b.warm |= pieces
     b.warm_at = c.env.mono
@@ -55,8 +56,8 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     again = b.asked != 0 and on
     b.work = WORK_FETCH if again else WORK_NONE
     env_unlock(c.env)
-    if mapped != NULL:
-        s.files.unmap(s.files.ctx, mapped, size)
+    if opened:
+        opened_free(s.files, &o)
     if called and c.wake_fd >= 0:
         tell_driver(c)
     q_lock(c)

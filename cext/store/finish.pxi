@@ -32,7 +32,7 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
         unlinks_sync(s)             # none of them comes back when what replaced them is gone or changed
     elif op.kind == OP_ERASE and err == 0:
         block_erase(s, op)
-    elif op.kind == OP_SWAP:
+    elif op.kind == OP_SWAP or op.kind == OP_COMPRESS:
         swap_finish(s, op, err)
     bytes_free(&op.bytes)
 
@@ -123,15 +123,17 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     cdef char path[4300]
     cdef char temp[4300]
     cdef char side[4300]
-    cdef bint ok = False
-    cdef int rc
+    cdef bint ok = op.kind == OP_SWAP or st_load(&op.block.writing.erased) == op.after
+    cdef int rc = 0
     block_path(s, op.block, ".blk", path, sizeof(path))
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
     # The new file may leave out tombstones for files that are gone.
-    if err == 0 and op.block.queue.state != BLOCK_GONE and unlinks_sync(s):
+    ok = ok and err == 0 and op.block.queue.state != BLOCK_GONE and unlinks_sync(s)
+    if ok:
         block_fd_close(op.block)
         block_path(s, op.block, ".jsx", side, sizeof(side))
-        rc = f.unlink(f.ctx, side)      # it knows another file, which would look damaged
+        if op.kind == OP_SWAP:
+            rc = f.unlink(f.ctx, side)      # it knows another file, which would look damaged
         ok = (rc == 0 or rc == -ENOENT) and f.rename(f.ctx, temp, path) == 0
     if ok:
         s.writing.unlinked = f.sync_dir(f.ctx, s.msgs_dir) != 0

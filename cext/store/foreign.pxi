@@ -166,16 +166,16 @@ cdef struct Ghosts:
 
 cdef void tombs_note(Ghosts* g, Block* b) noexcept nogil:
     # Notes the tombstones of this block for messages of g's.
-    cdef uint64_t size, at = 0, i
-    cdef uint8_t* p = block_open(b, &size)      # the file, because the markers do not stand in a region
+    cdef uint64_t at = 0, i
     cdef Parsed r
-    while p != NULL and at < size and record_parse(p + at, size - at, &r):
+    cdef Opened o
+    cdef bint opened = block_open(b, &o)        # the file, because the markers do not stand in a region
+    while opened and at < o.size and record_parse(o.p + at, o.size - at, &r):
         if r.raw_seq & TOMB and g.b.base <= r.seq < g.s.first_seq and r.seq <= g.b.last:
             i = r.seq - g.b.base
             g.buried[i // 64] |= <uint64_t>1 << (i % 64)
         at += r.size
-    if p != NULL:
-        g.s.files.unmap(g.s.files.ctx, p, size)
+    opened_free(g.s.files, &o)
 
 
 cdef bint would_fit(const Store* s, const Parsed* r) noexcept nogil:
@@ -190,12 +190,13 @@ cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
     # Looks whether one of them would fit, or gives every one a tombstone: otherwise the next would have the room. What is
     # too old by now does not count.
     cdef Store* s = g.s
-    cdef uint64_t size, at = 0, i
-    cdef uint8_t* p = block_open(g.b, &size)
+    cdef uint64_t at = 0, i
+    cdef Opened o
+    cdef bint opened = block_open(g.b, &o)
     cdef int64_t age = s.limits.max_age if s.limits.max_age > 0 else INT64_MAX
     cdef int rc = ST_OK
     cdef Parsed r
-    while p != NULL and rc == ST_OK and at < size and record_parse(p + at, size - at, &r):
+    while opened and rc == ST_OK and at < o.size and record_parse(o.p + at, o.size - at, &r):
         i = r.seq - g.b.base
         if (r.raw_seq & (TOMB | ERASED) == 0 and g.b.base <= r.seq < s.first_seq and r.seq <= g.b.last
                 and not g.buried[i // 64] >> (i % 64) & 1 and elapsed(g.now, r.ts) < age):
@@ -204,8 +205,7 @@ cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
             elif would_fit(s, &r):
                 g.fits = True
         at += r.size
-    if p != NULL:
-        s.files.unmap(s.files.ctx, p, size)
+    opened_free(s.files, &o)
     return rc
 
 

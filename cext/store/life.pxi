@@ -34,6 +34,7 @@ cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) no
     s.files = env.files
     s.storage = cfg.storage
     s.retention = cfg.retention
+    s.compress = cfg.compress
     s.block_size = block_size_of(cfg)
     s.next_num = 1
     s.first_seq = 1
@@ -261,6 +262,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             tail_close(s)
             s.writing.vouched = UINT64_MAX
             later_finish(s.com, s, 0)
+            rewrites_finish(s)
             checkpoint_write(s)
         else:
             store_retreat(s)

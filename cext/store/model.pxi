@@ -126,6 +126,12 @@ cdef enum BlockWork:
     WORK_FETCH = 1              # brings pages into memory
     WORK_COMPACT = 2            # copies what is alive
 
+cdef enum BlockBytes:
+    # Where a block's bytes are read.
+    BYTES_MAPPED = 0            # in a mapping of its file, if anywhere
+    BYTES_REGION = 1            # in anonymous memory that is appended to
+    BYTES_DECODED = 2           # in memory that its compressed file was decoded into
+
 cdef enum BlockCompaction:
     COMPACT_SPARSE = 0          # when little of it is alive
     COMPACT_WANTED = 1          # because of its ghosts, however sparse
@@ -145,6 +151,7 @@ cdef struct BlockQueue:
     Block* next_out             # blocks with bytes to write, oldest first
     Block* next_fetch
     ListNode side               # among the sealed blocks that wait for their sidecar, or those that are about to be freed
+    bint rewrite                # its file, which is compressed, has a message that was erased
     ListNode zero               # among the blocks that get zeros ahead: [zero_from, zero_to)
     bint zeroing                # it is one of them, or they are being written
     uint64_t zero_from
@@ -156,6 +163,7 @@ cdef struct BlockWriting:
     uint64_t written
     uint64_t durable
     uint64_t erasures           # lazy mode: how many wait
+    uint64_t erased             # atomic: how many were made in its file
     uint64_t safe               # lazy mode: what the last sync had of it; `durable` is only written
     bint direct                 # fd writes past the page cache
     uint8_t* page               # the file's page at page_at, UINT64_MAX: of none
@@ -189,7 +197,7 @@ cdef struct Block:
     size_t arrays_size          # 0: malloc'ed, else mapped
     uint8_t* data
     uint64_t data_cap           # of the region or mapping
-    bint region                 # anonymous and ours, not a mapping of the file
+    BlockBytes bytes
     uint64_t used               # atomic: bytes of records and markers
     bint suspect                # a recovery's: its file is not what its sidecar knows
     bint damaged                # a bad range inside: kept as it is, never appended to or rewritten
@@ -231,6 +239,7 @@ cdef enum OpKind:
     OP_APPEND = 7               # `bytes` behind what a log has; n: it follows the blocks
     OP_FENCE = 8                # what stands behind it waits until everything before is on disk
     OP_BATCH = 9                # at `off` of the block is room for the marker in front of a batch
+    OP_COMPRESS = 10            # as OP_SWAP, of the same bytes, unless some were erased since there were `after` erasures
 
 cdef struct Op:
     Op* next
@@ -371,6 +380,7 @@ cdef struct Store:
     Limits limits
     StoreTrim trim
     int retention
+    bint compress               # blocks are compressed when they are sealed
     uint64_t block_size
     uint64_t key[4]             # of the caches and logs
     char* name
@@ -495,8 +505,9 @@ cdef struct Committer:
     int64_t slim_wait
     int wake_fd
     uint64_t pool_size
-    List lru                    # Blocks; under the engine lock, as the next five
+    List lru                    # Blocks; under the engine lock, as the next six
     uint32_t n_maps
+    uint64_t decoded            # bytes of the blocks among them that were decoded
     List slim                   # Stores
     bint holding                # between committer_hold and committer_let
     Store* held                 # chain by hold.next: what changed meanwhile

@@ -31,6 +31,7 @@ cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil:
     if s.io_errno:
         return ST_IO
     age_trim(s, 0xffffffffU)
+    s.compress = cfg.compress
     s.trim.phase = TRIM_SUBJECTS
     subjects_begin(s)
     limits_of(&s.trim.wanted, cfg)

@@ -111,23 +111,40 @@ cdef void tail_cut(Scan* c, int fd) noexcept nogil:
 cdef void zeros_cut(Store* s, Block* b, uint64_t size) noexcept nogil:
     # A block that is not appended to again ends where its records do: it can be compacted, and no other reader takes the
     # zeros that were written ahead in it for damage.
-    if b.used and b.used < size and not b.damaged:
+    if b.used and b.used < size and not b.damaged and b.bytes == BYTES_MAPPED:
         s.files.truncate(s.files.ctx, b.writing.fd, <off_t>b.used)
+
+
+cdef int scan_open(Opening* o, Block* b, int fd, uint64_t* size) noexcept nogil:
+    # The bytes of a block's file, of which single ones may be changed; size: of the file, and then of the block.
+    cdef Store* s = o.s
+    cdef FileOps* f = s.files
+    cdef Opened opened
+    cdef int rc
+    if is_compressed(f, fd):
+        if not compressed_open(f, fd, size[0], 0, &opened):
+            snprintf(o.err, o.err_cap, "block %llu: cannot be decompressed: no memory, or it cannot be read",
+                     <unsigned long long>b.num)
+            return ST_IO
+        block_opened(b, &opened)
+        size[0] = opened.size
+        return ST_OK
+    rc = f.map(f.ctx, fd, size[0], True, &b.data)
+    b.data_cap = size[0]
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped: %s", <unsigned long long>b.num, strerror(-rc))
+        return ST_IO
+    return ST_OK
 
 
 cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) noexcept nogil:
     # Reads a block's file from its first byte and enters what it holds.
     cdef Store* s = o.s
     cdef Scan c
-    cdef int rc = s.files.map(s.files.ctx, fd, size, True, &b.data)
-    b.data_cap = size
+    cdef int rc = scan_open(o, b, fd, &size)
     if rc < 0:
-        snprintf(o.err, o.err_cap, "block %llu: cannot be mapped: %s", <unsigned long long>b.num, strerror(-rc))
-        return ST_IO
-    if size >= 4 and memcmp(b.data, b"cmp", 3) == 0 and b.data[3] <= 2:
-        snprintf(o.err, o.err_cap, "%s/%llu.blk: compressed blocks are not supported", s.msgs_dir,
-                 <unsigned long long>b.num)
-        return ST_IO
+        return rc
+    is_last = is_last and b.bytes != BYTES_DECODED
     memset(&c, 0, sizeof(c))
     c.s = s
     c.b = b
@@ -157,8 +174,11 @@ cdef int block_scan(Opening* o, Block* b, int fd, uint64_t size, bint is_last) n
     elif c.good:
         o.before.sealed = c.mark.sealed
         o.before.doubt = c.fate == FATE_BLIND
-    elif not all_zero(b.data, size) and not (c.fate == FATE_CUT and begins_group(&c)):
+    elif b.bytes == BYTES_DECODED or not all_zero(b.data, size) and not (c.fate == FATE_CUT and begins_group(&c)):
         return 1
+    if b.bytes == BYTES_DECODED:        # nothing is written to its file
+        b.damaged = b.damaged or c.fate != FATE_KEPT
+        return ST_OK
     if c.fate == FATE_CUT:
         tail_cut(&c, fd)
     if not o.foreign and s.recovery.stale == NULL:   # no cache that is there knows how long the block is
@@ -268,7 +288,8 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
     # A last block with room in it is appended to again: 1, or 0 when it must not be, or an error.
     cdef uint64_t cap = page_up(s.block_size + SLACK)
     cdef uint8_t* region
-    if b.damaged or has_side(s, b) or b.writing.fd < 0 or b.used + SLACK > s.block_size:
+    if (b.damaged or has_side(s, b) or b.writing.fd < 0 or b.used + SLACK > s.block_size
+            or is_compressed(s.files, b.writing.fd)):
         return 0        # b.writing.fd: there was a block behind it, of which nothing could be read
     region = region_new(s, cap)
     if region == NULL:
@@ -283,7 +304,7 @@ cdef int tail_reopen(Store* s, Block* b) noexcept nogil:
         block_unmap(b)
     b.data = region
     b.data_cap = cap
-    b.region = True
+    b.bytes = BYTES_REGION
     block_fd_close(b)
     s.tail = b
     out_push(s, b)

@@ -230,7 +230,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         return 0
     c.mark.end = c.at + r.size
     c.o.batches = c.o.batches or m.flags & (MARK_BATCH | MARK_OPEN) != 0
-    if m.flags & MARK_OPEN and batches_count(c.o):
+    if m.flags & MARK_OPEN and batches_count(c):
         rc = batch_closed(c, c.at + r.size)
         if rc <= 0:
             c.fate = FATE_UNDONE if rc == 0 else c.fate
@@ -243,7 +243,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
     c.mark.shut = m.flags & (MARK_SEALED | MARK_WHOLE) != 0
     c.mark.sealed = m.flags & MARK_SEALED != 0
     c.mark.proven = m.durable >= c.at or m.flags & MARK_LAZY != 0
-    c.mark.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and batches_count(c.o)
+    c.mark.whole = m.flags & (MARK_BATCH | MARK_OPEN) != 0 and crash_left(c.o)
     c.mark.unit = c.at + r.size
     group_check(c, &m)
     note_torn(c, m.start)

@@ -217,16 +217,18 @@ cdef int side_save(Side* w) noexcept nogil:
     return 0 if rc >= 0 else -1
 
 
-cdef void side_build(Block* b) noexcept nogil:
-    # Writes a sealed block's sidecar. Its arrays stay as long as the block is pinned, and only `off` changes.
+cdef bint side_build(Block* b) noexcept nogil:
+    # Writes a sealed block's sidecar. Its arrays stay as long as the block is pinned, and only `off` changes. Whether all that
+    # the block has is good and on disk, with all that it relies on.
     cdef Store* s = b.store
     cdef FileOps* f = s.files
     cdef Side w
+    cdef Opened o
     cdef char path[4300]
+    cdef bint settled = False
     cdef int fd
-    cdef int64_t size
     if b.damaged or b.n == 0:
-        return
+        return False
     dict_check(s)
     memset(&w, 0, sizeof(w))
     w.s = s
@@ -234,21 +236,23 @@ cdef void side_build(Block* b) noexcept nogil:
     block_path(s, b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDONLY, 0)
     if fd < 0:
-        return
-    size = f.size(f.ctx, fd)
-    w.size = <uint64_t>size
+        return False
+    memset(&o, 0, sizeof(o))
     # The marker that closed the block, and where its file ends, are not synced: were they gone, the block would look damaged.
-    if size > REC_MIN and sync_said(s, f.datasync(f.ctx, fd)) == 0:
-        f.map(f.ctx, fd, <size_t>size, False, &w.p)
+    if sync_said(s, f.datasync(f.ctx, fd)) == 0:
+        block_open(b, &o)
     f.close(f.ctx, fd)
+    w.p = o.p
+    w.size = o.size
     w.off = <uint32_t*>calloc(b.n, 4)
     if w.p != NULL and w.off != NULL:
-        if side_walk(&w) == 0 and removals_wait(s.com, s) and dict_append(s, &w) == 0:
+        settled = side_walk(&w) == 0 and removals_wait(s.com, s)
+        if settled and dict_append(s, &w) == 0:
             side_save(&w)
         elif w.n_words:
             dict_drop(s)
-    if w.p != NULL:
-        f.unmap(f.ctx, w.p, w.size)
+    opened_free(f, &o)
     free(w.off)
     bytes_free(&w.tombs)
     bytes_free(&w.words)
+    return settled

@@ -69,7 +69,7 @@ cdef int side_load(Store* s, Block* b, int block_file, uint64_t file_size, bint 
     elif h.needs > s.keeping.dict_total:
         s.recovery.dict_short = True
     else:
-        b.suspect = not (fits and h.size == file_size and h.end == st_get64(end))
+        b.suspect = not (fits and h.size == plain_size(f, block_file, file_size) and h.end == st_get64(end))
         if not b.suspect or suspects:
             b.used = h.size
             rc = side_enter(s, b, p, <size_t>size)
@@ -175,6 +175,8 @@ cdef int side_replay(Store* s, Block* b, const uint64_t* tombs, uint32_t n_tombs
     if count:
         b.damaged = True
         lost_place(s, DAMAGE_BLOCK, b.num, 0, b.used, first, last, count)
+    if b.data != NULL and b.bytes == BYTES_DECODED:     # to tell how large its messages are
+        block_unmap(b)
     return ST_OK
 
 

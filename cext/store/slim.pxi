@@ -28,8 +28,8 @@ cdef struct Slim:
 cdef bint slim_worth(const Store* s, Block* b) noexcept nogil:
     # Not the last block that has a byte: it says which sequence was the last.
     cdef uint64_t framing = MARKER
-    if (not is_sealed(b) or b.damaged or b.cut or b.compaction == COMPACT_NEVER or b.work != WORK_NONE or b.region
-            or b == last_written(s)):
+    if (not is_sealed(b) or b.damaged or b.cut or b.compaction == COMPACT_NEVER or b.work != WORK_NONE
+            or b.bytes == BYTES_REGION or b == last_written(s)):
         return False
     if b.compaction == COMPACT_WANTED:
         return b.ghosts > 0
@@ -117,12 +117,10 @@ cdef int slim_copy(Slim* m) noexcept nogil:
 
 cdef int slim_write(Slim* m) noexcept nogil:
     # The copy, closed by a marker over all of it, on disk under its temporary name.
-    cdef FileOps* f = m.s.files
     cdef Mark mark
     cdef uint8_t end[MARKER]
-    cdef char path[4300]
-    cdef int64_t rc
-    cdef int fd
+    cdef Bytes made
+    cdef int rc
     mark.group = 0
     mark.start = 0
     mark.durable = m.out.n
@@ -133,51 +131,14 @@ cdef int slim_write(Slim* m) noexcept nogil:
     marker_write(m.b.key, end, &mark)
     if bytes_add(&m.out, end, MARKER) < 0:
         return -1
-    block_path(m.s, m.b, ".blk.tmp", path, sizeof(path))
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-    if fd < 0:
-        return -1
-    rc = f.pwrite(f.ctx, fd, m.out.data, m.out.n, 0)
+    if not m.s.compress or m.out.n < COMPRESS_FROM:
+        return temp_write(m.b, m.out.data, m.out.n)
+    memset(&made, 0, sizeof(made))
+    rc = compressed_make(m.out.data, m.out.n, &made)
     if rc >= 0:
-        rc = f.datasync(f.ctx, fd)
-    f.close(f.ctx, fd)
-    return 0 if rc >= 0 else -1
-
-
-cdef bint op_take_back(Store* s, Op* op) noexcept nogil:
-    # With q held: whether no round has taken the request; then none will.
-    cdef Op** at = &s.queue.ops
-    cdef Op* last = NULL
-    while at[0] != NULL and at[0] != op:
-        last = at[0]
-        at = &at[0].next
-    if at[0] == NULL:
-        return False
-    at[0] = op.next
-    if s.queue.ops_tail == op:
-        s.queue.ops_tail = last
-    free(op)
-    return True
-
-
-cdef bint slim_swap(Committer* c, Slim* m) noexcept nogil:
-    # Has the commit thread rename the copy; whether it did.
-    cdef Store* s = m.s
-    cdef uint64_t answer = 0
-    cdef Op* op = <Op*>calloc(1, sizeof(Op))
-    if op == NULL:
-        return False
-    op.kind = OP_SWAP
-    op.block = m.b
-    op.answer = &answer
-    op_queue(s, op)
-    if not c.queue.running and not c.keeper_runs:
-        commit_inline(c, 0)
-    q_lock(c)
-    while answer == 0 and not ((s.stopped or not c.queue.running) and op_take_back(s, op)):
-        q_wait(c, &c.idle, INT64_MAX)
-    q_unlock(c)
-    return answer == 1
+        rc = temp_write(m.b, made.data, made.n) if rc == 0 else temp_write(m.b, m.out.data, m.out.n)
+    bytes_free(&made)
+    return rc
 
 
 cdef int block_thin(Block* b) noexcept nogil:
@@ -261,20 +222,16 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
     # Without locks; the block is pinned and mapped, the store busy.
     cdef Store* s = m.s
     cdef Block* b = m.b
-    cdef uint8_t* old = NULL
-    cdef uint64_t old_size = 0
+    cdef Opened old
     cdef bint copied, swapped
+    memset(&old, 0, sizeof(old))
     m.p = b.data
     m.size = b.used
     copied = slim_copy(m) == 0
-    swapped = copied and slim_write(m) == 0 and removals_wait(c, s) and slim_swap(c, m)
+    swapped = copied and slim_write(m) == 0 and removals_wait(c, s) and temp_place(c, b, OP_SWAP, 0)
     env_lock(c.env)
     if swapped and not has_left(b):
-        lru_remove(c, b)
-        old = b.data
-        old_size = b.data_cap
-        b.data = NULL
-        b.warm = 0
+        old = block_closed(b)
         slim_enter(c, m)
     elif not swapped:
         if not copied:
@@ -283,8 +240,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
             list_remove(&s.slim)
     b.work = WORK_NONE
     env_unlock(c.env)
-    if old != NULL:
-        s.files.unmap(s.files.ctx, old, old_size)
+    opened_free(s.files, &old)
     q_lock(c)
     if swapped and not has_left(b):
         side_queue(c, b)
@@ -304,22 +260,22 @@ cdef void slim_free(Slim* m) noexcept nogil:
 cdef void slim_map(Committer* c, Block* b) noexcept nogil:
     # With the engine lock held, which is let go: maps a block's file. One that cannot be read stays as it is.
     cdef Store* s = b.store
-    cdef uint64_t size = 0
-    cdef uint8_t* p
+    cdef Opened o
+    cdef bint ok, taken = False
     q_lock(c)
     b.queue.pins += 1
     s.queue.busy += 1
     q_unlock(c)
     env_unlock(c.env)
-    p = block_open(b, &size)
+    ok = block_open(b, &o)
     env_lock(c.env)
-    if p == NULL:
-        b.compaction = COMPACT_NEVER
+    if ok:
+        taken = opened_taken(b, &o)
     else:
-        p = mapping_taken(b, p, size)
+        b.compaction = COMPACT_NEVER
     env_unlock(c.env)
-    if p != NULL:
-        s.files.unmap(s.files.ctx, p, size)
+    if ok and not taken:
+        opened_free(s.files, &o)
     q_lock(c)
     unpin(c, b)
     s.queue.busy -= 1

@@ -14,7 +14,7 @@ cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed
 
 cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept nogil:
     # Of a record whose header does not show its end: whether the group's marker says that its lengths are right.
-    if b.region:
+    if b.bytes == BYTES_REGION:
         return True
     if b.vouched == 0:
         b.vouched = 1 if groups_fit(b.key, bytes, b.used, UINT64_MAX, True) else 2
@@ -23,7 +23,7 @@ cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept n
 
 cdef inline bint slot_ours(const Block* b, uint32_t i) noexcept nogil:
     # Whether the slot's record stands in memory as it was staged, not in a file.
-    return b.region and b.off[i] > b.lean
+    return b.bytes == BYTES_REGION and b.off[i] > b.lean
 
 
 cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:

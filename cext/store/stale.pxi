@@ -67,7 +67,7 @@ cdef void rest_aside(Store* s, const Damage* d) noexcept nogil:
     if fd < 0:
         return
     p = <uint8_t*>malloc(<size_t>d.size)
-    if p != NULL and f.pread(f.ctx, fd, p, <size_t>d.size, <off_t>d.at) == <int64_t>d.size:
+    if p != NULL and not is_compressed(f, fd) and f.pread(f.ctx, fd, p, <size_t>d.size, <off_t>d.at) == <int64_t>d.size:
         tail_path(s, b.num, path, sizeof(path))
         if file_write(f, path, p, d.size) == 0 and f.truncate(f.ctx, fd, <off_t>d.at) == 0 and f.datasync(f.ctx, fd) == 0:
             b.used = d.at

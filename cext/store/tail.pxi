@@ -7,7 +7,7 @@ cdef Block* tail_make(Store* s, uint64_t size, uint64_t base) noexcept nogil:
         return NULL
     b.data_cap = page_up(max(s.block_size, size) + SLACK)
     b.data = region_new(s, b.data_cap)
-    b.region = True
+    b.bytes = BYTES_REGION
     if b.data == NULL:
         free(b)
         return NULL

@@ -97,6 +97,8 @@ cdef int cut_make(Store* s, uint64_t seq, int64_t ts, uint32_t first, Block** ou
     cdef int rc = ST_OK
     for i in range(first, s.n_blocks):
         b = block_i(s, i)
+        if b.base > seq:
+            break
         if b.live and block_data(b) == NULL:
             return ST_IO
         size += cut_size(b, seq)

@@ -44,7 +44,7 @@ cdef int unsynced(Scan* c) noexcept nogil:
     # Whether the bytes at c.at, which cannot be read, may not have been on disk: 1, 0 or an error.
     cdef Search* k = &c.search
     cdef int rc
-    if not batches_count(c.o) or k.durable > c.at:
+    if not batches_count(c) or k.durable > c.at:
         return 0
     if k.lazy_at <= c.at and (k.marked_at > c.at or not lazily(c)):
         return 0
@@ -96,7 +96,7 @@ cdef int next_follows(Opening* o, uint64_t group) noexcept nogil:
 cdef int ends_early(Scan* c) noexcept nogil:
     # Whether the block lacks its end, which was not synced, and others follow: 1, 0 or an error.
     cdef int rc
-    if c.is_last or c.mark.shut or c.b.damaged or not batches_count(c.o) or not lazily(c):
+    if c.is_last or c.mark.shut or c.b.damaged or not batches_count(c) or not lazily(c):
         return 0
     if not c.mark.seen and c.size and c.end == c.size:
         return 0                # nats-server's
@@ -124,7 +124,8 @@ cdef bint ends_sealed(FileOps* f, const Block* b, int fd) noexcept nogil:
     cdef uint8_t line[MARKER]
     cdef Parsed r
     cdef Mark m
-    if b.used < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t>(b.used - MARKER)) != MARKER:
+    cdef uint64_t end = <uint64_t>max(f.size(f.ctx, fd), <int64_t>0) if is_compressed(f, fd) else b.used
+    if end < MARKER or f.pread(f.ctx, fd, line, MARKER, <off_t>(end - MARKER)) != MARKER:
         return False
     return (record_parse(line, MARKER, &r) and marker_read(line, &r, &m) and record_good(b.key, line, &r)
             and m.flags & MARK_SEALED != 0)
@@ -160,7 +161,7 @@ cdef void last_unseal(Store* s) noexcept nogil:
     fd = b.writing.fd if b.writing.fd >= 0 else f.open(f.ctx, path, O_RDWR, 0)
     if fd < 0:
         return
-    if ends_sealed(f, b, fd) and side_leaves(s, b):
+    if not is_compressed(f, fd) and ends_sealed(f, b, fd) and side_leaves(s, b):
         s.writing.extent.last = s.last_seq      # where this start leaves sequences out, so does the next
         s.writing.extent.last_ts = s.last_ts
         group_seal(s, b, b.used, b.used, 0, 0, mark)

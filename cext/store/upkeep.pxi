@@ -5,6 +5,7 @@
 
 cdef enum:
     MAPS_MAX = 1024             # sealed blocks that stay mapped
+    DECODED_MAX = 64 << 20      # bytes of those that were decoded
     AHEAD_STEP = 65536          # zeros written by one call
 
 
@@ -60,49 +61,67 @@ cdef void keeper_some(Committer* c) noexcept nogil:
 # ---- sealed blocks -------------------------------------------------------------------------------------------------
 
 cdef void keeper_side(Committer* c) noexcept nogil:
-    # A sealed block's region is no longer needed, its file is read from now on; then its sidecar.
+    # A sealed block's region is no longer needed, its file is read from now on; then its sidecar, and its compression.
     cdef Block* b = <Block*>list_owner(list_pop(&c.queue.sides), &(<Block*>NULL).queue.side)
     cdef Store* s = b.store
-    cdef bint dead = has_left(b)
+    cdef bint dead = has_left(b), rewrite = b.queue.rewrite
     cdef uint8_t* region = NULL
+    b.queue.rewrite = False
     s.queue.busy += 1
     q_unlock(c)
     if not dead:
         env_lock(c.env)
-        if b.region and is_closed(b):
+        if b.bytes == BYTES_REGION and is_closed(b):
             region = b.data
             b.data = NULL
-            b.region = False
+            b.bytes = BYTES_MAPPED
         env_unlock(c.env)
         if region != NULL:
             region_free(s, region, b.data_cap, b.lean)
-        side_build(b)
+        if not b.sided and side_build(b):
+            block_compress(c, b)
         b.sided = True
+        if rewrite:
+            block_rewrite(c, b)
     q_lock(c)
     unpin(c, b)
     s.queue.busy -= 1
     q_broadcast(c, &c.idle)
 
 
+cdef Block* lru_block(ListNode* n) noexcept nogil:
+    return <Block*>list_owner(n, &(<Block*>NULL).lru)
+
+
+cdef Block* lru_victim(Committer* c) noexcept nogil:
+    # With the engine lock held: the block whose bytes are to go next, NULL: there are not too many.
+    cdef ListWalk walk
+    cdef Block* b
+    cdef Block* victim = NULL
+    if c.decoded <= DECODED_MAX:
+        return lru_block(list_last(&c.lru)) if c.n_maps > MAPS_MAX else NULL
+    walk = list_walk(&c.lru)
+    list_step(&walk)                # the one that was read last stays: it may be large
+    b = lru_block(list_step(&walk))
+    while b != NULL:
+        victim = b if b.bytes == BYTES_DECODED else victim
+        b = lru_block(list_step(&walk))
+    return victim
+
+
 cdef void keeper_unmap(Committer* c) noexcept nogil:
     # Unmaps the sealed blocks that were read longest ago.
-    cdef FileOps* f = c.env.files
     cdef Block* b
-    cdef uint8_t* p
-    cdef uint64_t size
+    cdef Opened o
     while True:
         env_lock(c.env)
-        b = <Block*>list_owner(list_last(&c.lru), &(<Block*>NULL).lru) if c.n_maps > MAPS_MAX else NULL
+        b = lru_victim(c)
         if b == NULL or b.work != WORK_NONE:
             env_unlock(c.env)
             return
-        lru_remove(c, b)
-        p = b.data
-        size = b.data_cap
-        b.data = NULL
-        b.warm = 0
+        o = block_closed(b)
         env_unlock(c.env)
-        f.unmap(f.ctx, p, size)
+        opened_free(c.env.files, &o)
 
 
 # ---- zeros ahead of use ----------------------------------------------------------------------------------------------
@@ -149,7 +168,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
 cdef bint rests(const Store* s) noexcept nogil:
     # Whether pages of its tail are in the file and need not be in memory.
     cdef const Block* b = s.tail
-    return b != NULL and b.region and b.writing.written == b.used and b.used >= PAGE and not s.shared.dirty
+    return b != NULL and b.bytes == BYTES_REGION and b.writing.written == b.used and b.used >= PAGE and not s.shared.dirty
 
 
 cdef void keeper_rest(Committer* c) noexcept nogil:

@@ -188,6 +188,7 @@ cdef void store_config(const StreamConfig* cfg, const StreamPlace* place, StoreC
     to.trim = cfg.discard != DISCARD_NEW
     to.first_seq = cfg.first_seq
     to.retention = cfg.retention
+    to.compress = cfg.compression == COMPRESSION_S2
 
 
 cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:

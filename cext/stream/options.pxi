@@ -16,6 +16,10 @@ cdef enum:
     STORAGE_MEMORY = 1
 
 cdef enum:
+    COMPRESSION_NONE = 0
+    COMPRESSION_S2 = 1
+
+cdef enum:
     PERSIST_MODE_UNSET = 0
     PERSIST_MODE_DEFAULT = 1
     PERSIST_MODE_ASYNC = 2
@@ -49,6 +53,7 @@ cdef struct StreamConfig:
     int discard    # DISCARD_*
     int storage    # STORAGE_*
     int64_t duplicate_window
+    int compression    # COMPRESSION_*
     uint64_t first_seq
     Transform* subject_transform
     Transform* republish
@@ -81,6 +86,9 @@ cdef inline int stream_config_fill(StreamConfig* c, object prepared, ConfigTexts
     if config.no_ack:
         c.flags |= STREAM_NO_ACK
     c.duplicate_window = duration_of(config.duplicate_window)
+    c.compression = (
+        "none", "s2",
+    ).index(config.compression)
     c.first_seq = config.first_seq
     c.subject_transform = transform_of(prepared.subject_transform)
     c.republish = transform_of(prepared.republish)

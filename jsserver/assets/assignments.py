@@ -15,7 +15,7 @@ import msgspec
 from jsserver.wire import errcodes
 from jsserver.wire.types import ConsumerAction, ConsumerConfig, StreamConfig
 
-from . import consumers, sources, streams, unsupported
+from . import consumers, sources, streams
 from .limits import AccountLimits, Reservations, ServerSettings, check_room
 from .patterns import PatternIndex, check_tokens
 
@@ -320,7 +320,6 @@ class Assignments:
             return StreamDecision(name, there, there)
         self.check_counts(config)
         self.check_room(config, None)
-        unsupported.check_stream(config)
         sources.check_filters(config)
         self._check_overlap(config)
         return StreamDecision(name, None, StreamAssignment(config, change.created))
@@ -329,7 +328,6 @@ class Assignments:
         name = change.config.name
         old = self.stream(name)
         config = streams.check_update(old.config, change.config)
-        unsupported.check_stream(config)
         violated = streams.violating(config, _limited(old))
         if violated:
             names = ", ".join(violated)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from jsserver import API_LEVEL
-from jsserver.assets import consumers, streams, unsupported
+from jsserver.assets import consumers, streams
 from jsserver.assets.assignments import (
     CreateStream,
     PutConsumer,
@@ -279,7 +279,6 @@ def _read_stream(
     if config.name != name:
         raise _Offline(f"configuration of stream {goformat.quote(config.name)} found here")
     streams.check_first_seq(config)
-    unsupported.check_stream(config)
     return config, created
 
 

@@ -201,7 +201,7 @@ class StreamConfig(Wire):
         Option(rules=(rule(6, keeps_or_ends, errcodes.STREAM_MIRROR_NOT_UPDATABLE),), plane=()),
     ] = None
     sources: Annotated[list[StreamSource], CONTROL] = []
-    compression: Annotated[Compression, CONTROL] = always("none")
+    compression: Compression = always("none")
     first_seq: Uint64 = 0
     subject_transform: Annotated[
         SubjectTransform | None, Option(plane=(Made("Transform*"),))

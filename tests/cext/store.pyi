@@ -46,6 +46,7 @@ class PyStore:
         trim: bool = True,
         first_seq: int = 0,
         retention: int = 0,
+        compress: bool = False,
         commit: Literal["thread", "manual"] = "thread",
         sync_interval: int = 0,
         slim_wait: int = 0,
@@ -90,6 +91,7 @@ class PyStore:
         trim: bool = ...,
         first_seq: int = ...,
         retention: int = ...,
+        compress: bool = ...,
     ) -> None: ...
     def trim(self) -> bool: ...
     def tick(self, now: int | None = None) -> None: ...

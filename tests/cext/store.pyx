@@ -130,14 +130,15 @@ cdef class PyStore:
     cdef bint own_clock
 
     def __init__(self, directory=None, name="S", *, max_msgs=-1, max_bytes=-1, max_age=0, max_msgs_per=-1, trim=True,
-                 first_seq=0, retention=0, commit="thread", sync_interval=0, slim_wait=0, now=None,
+                 first_seq=0, retention=0, compress=False, commit="thread", sync_interval=0, slim_wait=0, now=None,
                  listen=True):
         self.removed = []
         self.durable = []
         self.directory = b"" if directory is None else os.fsencode(directory)
         self.name = face_bytes(name)
         self.config = {"max_msgs": max_msgs, "max_bytes": max_bytes, "max_age": max_age, "max_msgs_per": max_msgs_per,
-                       "trim": trim, "first_seq": first_seq, "retention": retention}
+                       "trim": trim, "first_seq": first_seq, "retention": retention,
+                       "compress": compress}
         env_lock_init(&self.mutex)
         self.env.lock = &self.mutex
         self.env.files = posix_files()
@@ -170,6 +171,7 @@ cdef class PyStore:
         c.trim = self.config["trim"]
         c.first_seq = self.config["first_seq"]
         c.retention = self.config["retention"]
+        c.compress = self.config["compress"]
         return c
 
     def _open(self, bint listen):

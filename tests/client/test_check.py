@@ -134,7 +134,7 @@ def test_streams_that_would_be_offline(tmp_path: Path, servers: Servers) -> None
     assert f"port {server.port} cannot be had now" in text
 
     server.stop()
-    damage(server.store, {"compression": "s2"})
+    damage(server.store, {"metadata": {"_nats.req.level": "9"}})
     (server.store / "jetstream/$G/streams/P/obs/c/meta.sum").write_text("0" * 16)
     before = state_of(server.store)
     code, out, _ = run("check", "-c", config, "--json", folder=tmp_path)

@@ -86,6 +86,7 @@ class Sim:
             name=self.name,
             subjects=(self.name + b".>",),
             storage=MEMORY if self.in_memory else FILE,
+            compression="s2" if self.world.kind.compress else "none",
             retention=self.retention,
             allow_rollup_hdrs=True,
             allow_atomic=True,

@@ -40,6 +40,7 @@ class Kind:
     sizes: tuple[int, ...] = (0, 5, 60, 300, 300, 2000, 9000)
     turnover: bool = False
     """Many messages come and go, so that blocks are sealed and subjects leave and come back."""
+    compress: bool = False
 
 
 MIDDLING = (60, 2000, 9000, 9000)
@@ -57,6 +58,11 @@ KINDS = {
     "published, threads": Kind(threads=True, published=True, sizes=LARGE),
     "published, lazy": Kind(sync_interval=2 * SECOND, published=True),
     "turnover": Kind(turnover=True, sizes=MIDDLING),
+    "compressed": Kind(turnover=True, compress=True, sizes=MIDDLING),
+    "compressed, threads": Kind(threads=True, batches=True, compress=True, sizes=LARGE),
+    "compressed, lazy": Kind(
+        sync_interval=2 * SECOND, turnover=True, compress=True, sizes=MIDDLING
+    ),
     "turnover, lazy": Kind(sync_interval=2 * SECOND, turnover=True, sizes=MIDDLING),
     "turnover, threads": Kind(threads=True, turnover=True, sizes=MIDDLING),
 }

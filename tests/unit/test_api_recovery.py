@@ -204,7 +204,6 @@ def test_what_a_crash_left_is_cleared(tmp_path: Path) -> None:
             "unsupported - required API level: 5, current API level: 4",
         ),
         ({"bogus": 1}, 'json: unknown field "bogus"'),
-        ({"compression": "s2"}, "stream option compression is not supported by this server yet"),
         ({"name": "B"}, 'configuration of stream "B" found here'),
         ({"Created": "yesterday"}, 'field Created: "yesterday" is not a time in RFC 3339 form'),
     ],

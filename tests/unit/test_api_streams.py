@@ -150,16 +150,13 @@ def test_invalid_configurations(
     assert api.ask("STREAM.NAMES")["streams"] is None
 
 
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"compression": "s2"},
-    ],
-)
-def test_what_is_not_built_is_refused_by_name(api: ApiServer, config: dict[str, object]) -> None:
-    code, text = api.refused("STREAM.CREATE.S", {"name": "S", **config})
-    assert code == 10052
-    assert "is not supported by this server yet" in text
+def test_compression(api: ApiServer) -> None:
+    created = api.ok("STREAM.CREATE.S", {"name": "S", "compression": "s2"})
+    assert created["config"]["compression"] == "s2"
+    api.ok("STREAM.UPDATE.S", {"name": "S"})
+    assert api.ok("STREAM.INFO.S")["config"]["compression"] == "none"
+    api.ok("STREAM.UPDATE.S", {"name": "S", "compression": "s2"})
+    assert api.ok("STREAM.INFO.S")["config"]["compression"] == "s2"
 
 
 def test_streams_of_an_account_share_no_subject(api: ApiServer) -> None:
