@@ -87,6 +87,11 @@ class Block:
         """The last 8 bytes of its plain content, by which caches know it."""
         return self.plain[-TAIL:]
 
+    @property
+    def plain_size(self) -> int:
+        """By which caches know it as well."""
+        return len(self.plain) if self.packed else self.size
+
     def rows(self) -> Iterator[Row]:
         """What stands in it, in the order of the file."""
         return ROW.iter_unpack(self._rows)
@@ -144,6 +149,19 @@ def of_bytes(data: bytes, number: int, stream: str) -> Block:
     """A block of these plain bytes."""
     rows = block_rows(key_of(f"{stream}-{number}"), data)
     return Block(number, len(data), data, _rows=rows)
+
+
+def plain_size(head: bytes, size: int) -> int:
+    """How long the block is when it is not compressed, of a file of that size and beginning."""
+    if head[:3] != PACKED:
+        return size
+    length = shift = 0
+    for byte in head[4:]:
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    return length
 
 
 def unpack(raw: bytes) -> bytes:

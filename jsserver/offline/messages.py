@@ -82,7 +82,7 @@ class Walk:
         next_first = 0
         for number in reversed(self.numbers()):
             block = read(number)
-            span = Span(number, block.size, packed=block.packed, sealed=block.sealed)
+            span = Span(number, block.plain_size, packed=block.packed, sealed=block.sealed)
             look = Look(block, span, next_first, not self.spans)
             if self._cut[0] and self._cut[0] <= number < self._cut[1]:
                 span.void = True
