@@ -1,9 +1,9 @@
 # Reading a block from its first byte: its records group by group, what is damaged, and where it ends.
 #
 # The records of a group are held until its marker has been seen, whose digest covers what their checksums leave out. One
-# damaged record costs one record. A message is withheld, and its neighbours say which one it was. Of a tombstone a single
-# changed bit is looked for and found by the checksum, so that what was removed stays removed. What cannot be made out that
-# way is passed over up to the next good record. The file stays as it is.
+# damaged record costs one record: a single changed bit is looked for and found by the checksums, so that a record's
+# length, or which message a tombstone was for, is not lost with it. Such a message is withheld all the same. What cannot
+# be made out that way is passed over up to the next good record. The file stays as it is.
 
 cdef int release(Scan* c) noexcept nogil:
     # What is held is entered.
@@ -153,10 +153,16 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     if c.mark.whole and c.is_last and last_group(c):
         c.fate = FATE_UNDONE
         return 0
-    if c.at + REC_MIN <= c.size and mend_removal(c, &r):
+    if c.at + REC_MIN <= c.size and mend(c, &r):
         c.b.damaged = True
-        lost_place(c.s, DAMAGE_RECORDS, c.b.num, c.at, r.size, 0, 0, 0)
-        return 1            # it is read again as it was
+        if r.raw_seq & TOMB or r.raw_seq & ERASED:
+            lost_place(c.s, DAMAGE_RECORDS, c.b.num, c.at, r.size, 0, 0, 0)
+            return 1        # what it said is known
+        rc = hold(c, r.size, HELD_LOST)
+        c.good += 1
+        c.at += r.size
+        c.end = c.at
+        return 1 if rc == 0 else rc
     if loose:
         c.fate = FATE_UNDONE if c.mark.whole else FATE_UNSYNCED
         return 0

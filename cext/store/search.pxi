@@ -1,15 +1,15 @@
-# Finding the way on in a block with damaged places: where the next record starts, which bit of a removal was changed,
-# and what stands further on that says what the damaged bytes were.
+# Finding the way on in a block with damaged places: where the next record starts, which bit of one was changed, and what
+# stands further on that says what the damaged bytes were.
 #
 # All of it together takes time in proportion to the block, however many places are damaged: what stands further on is
 # looked up once, and bytes that only look like a record are hashed as long as the budgets last. Their lengths may be
 # chance, or written to mislead: each could claim the rest of the block. When a budget is used up, markers are still found.
 
 cdef enum:
+    MEND_MAX = 4096             # records up to here are searched for a changed bit in all their bytes
     ANY_SIZE = 65536            # records up to here are checked at every place where one should be
     SHORT = 128                 # no tombstone and no marker is longer
     FOLLOWED = 4                # heads in a row that are more than chance
-    SEQS_TRIED = 4096           # sequences that are tried in place of a damaged one
 
 cdef uint64_t NEARBY = 1ULL << 40       # no farther apart are the sequences of a block
 
@@ -153,28 +153,29 @@ cdef uint64_t behind_bad(Scan* c, uint64_t at) noexcept nogil:
 # ---- a changed bit --------------------------------------------------------------------------------------------------
 
 cdef bint bit_try(Scan* c, uint64_t bit, Parsed* r) noexcept nogil:
-    # Whether the bytes at c.at are a short record of a removal, or a marker, with that bit changed; it then stays so.
+    # Whether the bytes at c.at are a good record with that bit changed; it then stays so.
     cdef uint8_t* p = c.p + c.at + (bit >> 3)
     cdef uint8_t mask = <uint8_t>(1 << (bit & 7))
     p[0] ^= mask
-    # With another length, what follows has to fit it.
-    if (record_parse(c.p + c.at, c.size - c.at, r) and r.size <= SHORT and r.raw_seq & (TOMB | ERASED)
-            and (bit >= 32 or followed(c, c.at)) and record_good(c.b.key, c.p + c.at, r)):
+    # With another length, what follows has to fit it. Tombstones and markers are short: each of them is searched.
+    if (record_parse(c.p + c.at, c.size - c.at, r) and (bit >= 32 or followed(c, c.at))
+            and (r.size <= SHORT or paid(&c.search.tries, r.size)) and record_good(c.b.key, c.p + c.at, r)):
         return True
     p[0] ^= mask
     return False
 
 
-cdef bint mend_removal(Scan* c, Parsed* r) noexcept nogil:
-    # Whether the bytes at c.at are a removal, or a marker, but for one bit; r: as it was. Of a message that bit is not looked
-    # for: it is withheld either way, and what stands around it says which one it was.
+cdef bint mend(Scan* c, Parsed* r) noexcept nogil:
+    # Whether the bytes at c.at are a record but for one bit; r: as it was.
     cdef uint64_t bit, size = st_get32(c.p + c.at) & 0x7fffffff
     for bit in range(32):
         if bit_try(c, bit, r):
             return True
-    if size < REC_MIN or size > min(c.size - c.at, <uint64_t>SHORT):
+    if size < REC_MIN or size > c.size - c.at:
         return False
-    for bit in range(32, size * 8):
+    for bit in range(32, min(size, <uint64_t>MEND_MAX) * 8):
+        if size > SHORT and size > c.search.tries:
+            return False
         if bit_try(c, bit, r):
             return True
     return False

@@ -63,7 +63,7 @@ cdef bint sequence_mend(Scan* c, uint64_t low, uint64_t high) noexcept nogil:
     cdef Parsed r
     if not record_parse(p, c.size - c.at, &r):
         return False
-    for seq in range(low, min(high, low + SEQS_TRIED)):
+    for seq in range(low, min(high, low + MEND_MAX)):
         if not paid(&c.search.tries, r.size):
             break
         st_put64(p + 4, seq)
