@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from difflib import unified_diff
 from typing import NamedTuple
 
@@ -93,12 +94,14 @@ def compare(
     Of those in `says_otherwise` only the exit code is compared.
     """
     differing = []
-    for words in commands:
-        ours, theirs = (run(server, words, varying) for server in both)
-        if words in says_otherwise:
-            ours, theirs = (said._replace(lines=[]) for said in (ours, theirs))
-        if ours != theirs:
-            differing.append((ours, theirs))
+    with ThreadPoolExecutor(2) as pool:
+        for words in commands:
+            runs = [pool.submit(run, server, words, varying) for server in both]
+            ours, theirs = (run.result() for run in runs)
+            if words in says_otherwise:
+                ours, theirs = (said._replace(lines=[]) for said in (ours, theirs))
+            if ours != theirs:
+                differing.append((ours, theirs))
     for ours, theirs in differing:
         print(f"== {ours.words}: {theirs.code}, here {ours.code}")
         print("\n".join(unified_diff(theirs.lines, ours.lines, "nats-server", "here", lineterm="")))
