@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from jsserver.assets.assignments import DeleteStream
+from jsserver.assets.changes import DeleteStream
 from jsserver.instances import metafiles
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError

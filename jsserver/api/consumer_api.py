@@ -3,7 +3,7 @@
 import msgspec
 
 from jsserver.assets import consumers
-from jsserver.assets.assignments import DeleteConsumer, PauseConsumer, PutConsumer
+from jsserver.assets.changes import DeleteConsumer, PauseConsumer, PutConsumer
 from jsserver.instances.account import Account
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from jsserver.assets.assignments import DeleteConsumer
+from jsserver.assets.changes import DeleteConsumer
 from jsserver.instances.account import Account
 from jsserver.instances.asking import PREFIX as ASKED
 from jsserver.instances.backend import (

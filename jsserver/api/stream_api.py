@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 
 from jsserver.assets import sources, streams
-from jsserver.assets.assignments import CreateStream, DeleteStream, UpdateStream
+from jsserver.assets.changes import Asked, CreateStream, DeleteStream, UpdateStream
 from jsserver.cext.bytes import subject_is_valid, subjects_overlap
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError, StreamClosed
@@ -13,6 +13,7 @@ from jsserver.instances.intakes import MANY
 from jsserver.instances.running import Stream
 from jsserver.text import goformat
 from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
     LostMessages,
     PurgeRequest,
@@ -91,13 +92,19 @@ async def described(account: Account, stream: Stream, listed: bool = False) -> S
 
 def normalised(account: Account, config: StreamConfig, pedantic: bool = False) -> StreamConfig:
     """A configuration that was asked for, with its defaults, or ApiError."""
-    return streams.normalise(
-        config,
-        account.shared.settings,
-        account.limits,
-        pedantic,
-        account.assignments.config_of,
-    )
+    find = account.assignments.config_of
+    terms = streams.Terms(account.shared.settings, account.limits, pedantic, find)
+    return streams.normalise(config, terms)
+
+
+def normalised_single(
+    account: Account, config: StreamConfig, pedantic: bool = False
+) -> StreamConfig:
+    """As `normalised`, of a stream that is made here: it has one replica."""
+    config = normalised(account, config, pedantic)
+    if config.num_replicas > 1:
+        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
+    return config
 
 
 async def create(call: Call) -> StreamInfo:
@@ -107,26 +114,28 @@ async def create(call: Call) -> StreamInfo:
 
 
 async def _create(call: Call) -> StreamInfo:
-    request = await call.request(StreamConfigRequest)
-    account = call.account
-    name = call.args[0]
-    streams.check_create(name, request)
-    assignments = account.assignments
-    assignments.check_counts(request)
-    if name not in assignments.streams and (await call.loosely(StorageRequest)).storage:
-        assignments.check_room(request, None)  # the default of who names none comes later
-    config = await call.work(normalised, account, request, request.pedantic)
-    if config.num_replicas > 1:
-        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
-    decision = await account.change_stream(CreateStream(config, call.shared.clock()), call.place)
+    account, name = call.account, call.args[0]
+    change = await _asked(call, await call.request(StreamConfigRequest))
+    decision = await account.change_stream(change, call.place)
     stream = account.stream(name)
-    info = await described(call.account, stream)
+    info = await described(account, stream)
     call.shows(stream)
     if decision.is_open:  # told after the look: the stream itself may capture what is told
         call.advisories.stream(account.name, name, "create")
     info.domain = ""
     info.did_create = True
     return info
+
+
+async def _asked(call: Call, request: StreamConfigRequest) -> CreateStream:
+    """The stream that a request asks for; what is wrong with it is judged with all the rest."""
+    name, clock = call.args[0], call.shared.clock
+    try:
+        config = await call.work(normalised_single, call.account, request, request.pedantic)
+    except ApiError as error:
+        named = (await call.loosely(StorageRequest)).storage
+        return CreateStream(request, clock(), Asked(name, error, bool(named)))
+    return CreateStream(config, clock(), Asked(name))
 
 
 async def update(call: Call) -> StreamInfo:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jsserver.assets import streams
 from jsserver.assets.names import is_believed
 from jsserver.cext.bytes import subject_is_literal, subject_is_valid
 from jsserver.instances import metafiles, recovery
@@ -40,7 +39,7 @@ from .advisories import (
 from .call import Call
 from .responder import Request, Responder
 from .responses import TYPE_PREFIX, RestoreResponse, SnapshotResponse, StreamInfo
-from .stream_api import normalised, stream_info, stream_state
+from .stream_api import normalised_single, stream_info, stream_state
 
 if TYPE_CHECKING:
     from jsserver.instances.archive import Snapshot
@@ -120,12 +119,9 @@ async def restore(call: Call) -> RestoreResponse:
     account, name = call.account, call.args[0]
     if not request.config.name:
         request.config.name = name
-    streams.check_names(name, request.config)
-    config = await call.work(normalised, account, request.config)
-    if config.num_replicas > 1:
-        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
-    account.assignments.check_counts(config)
-    account.assignments.check_room(config, None)
+    account.assignments.check_names(name, request.config)
+    config = await call.work(normalised_single, account, request.config)
+    account.assignments.check_restore(config)
     if name in account.assignments.streams or name in account.offline:
         raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
     if account.directory is None:

@@ -1,10 +1,9 @@
 """The streams and consumers that an account shall have, what they claim, and how they may change.
 
-A change carries all that it needs: names, times, what was seen of the data plane. So the same
-changes give the same assignments wherever they are replayed. `propose` decides a change or refuses
-it. Whoever runs streams then carries the decision out, and `settle` says that this is done, or
-`undo` that it could not be. In between what was and what shall be are both claimed: no other stream
-can take what an undo brings back.
+The same changes (changes.py) give the same assignments wherever they are replayed. `propose`
+decides a change by the rules (rules.py) or refuses it. Whoever runs streams then carries the
+decision out, and `settle` says that this is done, or `undo` that it could not be. In between what
+was and what shall be are both claimed: no other stream can take what an undo brings back.
 """
 
 from collections.abc import Iterator
@@ -13,64 +12,22 @@ from typing import overload
 import msgspec
 
 from jsserver.wire import errcodes
-from jsserver.wire.types import ConsumerAction, ConsumerConfig, StreamConfig
+from jsserver.wire.types import ConsumerConfig, StreamConfig
 
-from . import consumers, sources, streams
-from .limits import AccountLimits, Reservations, ServerSettings, check_room
+from . import consumers, rules, streams
+from .changes import (
+    Asked,
+    ConsumerChange,
+    CreateStream,
+    DeleteConsumer,
+    DeleteStream,
+    PauseConsumer,
+    PutConsumer,
+    StreamChange,
+    UpdateStream,
+)
+from .limits import AccountLimits, Claims, Reservations, ServerSettings
 from .patterns import PatternIndex, check_tokens
-
-# ---- changes -------------------------------------------------------------------------------------
-
-
-class CreateStream(msgspec.Struct, frozen=True):
-    """A stream with this normalised configuration shall exist."""
-
-    config: StreamConfig
-    created: int
-
-
-class UpdateStream(msgspec.Struct, frozen=True):
-    """A stream shall have this normalised configuration instead."""
-
-    config: StreamConfig
-
-
-class DeleteStream(msgspec.Struct, frozen=True):
-    """A stream shall be no more, nor its consumers."""
-
-    name: str
-
-
-class PutConsumer(msgspec.Struct, frozen=True):
-    """A consumer with this normalised and checked configuration shall exist."""
-
-    stream: str
-    name: str
-    config: ConsumerConfig
-    created: int
-    action: ConsumerAction = ""
-    heard: bool = False
-    """Whether somebody listens where a consumer of this name delivers now."""
-
-
-class PauseConsumer(msgspec.Struct, frozen=True):
-    """A consumer shall deliver nothing until then; "": it goes on."""
-
-    stream: str
-    name: str
-    until: str
-
-
-class DeleteConsumer(msgspec.Struct, frozen=True):
-    """A consumer shall be no more."""
-
-    stream: str
-    name: str
-
-
-StreamChange = CreateStream | UpdateStream | DeleteStream
-ConsumerChange = PutConsumer | PauseConsumer | DeleteConsumer
-
 
 # ---- assignments ---------------------------------------------------------------------------------
 
@@ -194,11 +151,7 @@ class Assignments:
         self.streams: dict[str, StreamAssignment] = {}
         self.offline: dict[str, str] = {}
         """Streams on disk that are not served, and why. They claim no more than their names."""
-        self.reserved = Reservations()
-        self.limits = limits
-        self._settings = settings
-        self._server = server
-        self._subjects = PatternIndex()
+        self.claims = Claims(limits, settings, server)
 
     def stream(self, name: str) -> StreamAssignment:
         """The stream of this name, or ApiError."""
@@ -251,35 +204,17 @@ class Assignments:
             stream.claim(consumer)
         self._count_consumers(len(stream.consumers))
 
-    # ---- rules that hold across streams ----------------------------------------------------------
+    def check_names(self, name: str, config: StreamConfig) -> None:
+        """Raises if a request that names a stream in its subject may not restore it so."""
+        rules.check(rules.NAMED, self._judged(config, Asked(name)))
 
-    def check_counts(self, config: StreamConfig) -> None:
-        """Raises if the account may not have one more stream, or so many consumers on one."""
-        self.limits.check_tier(config.num_replicas)
-        limits, reserved = self._tier(config)
-        new = config.name not in self.streams and config.name not in self.offline
-        if new and 0 < limits.max_streams <= reserved.streams:
-            raise errcodes.MAXIMUM_STREAMS_LIMIT()
-        if 0 < limits.max_consumers < config.max_consumers:
-            raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
+    def check_restore(self, config: StreamConfig) -> None:
+        """Raises if a stream with this configuration could not be restored now."""
+        rules.check(rules.RESTORED, self._judged(config))
 
-    def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
-        """Raises if there is no room for this stream, or to change `old` into it."""
-        limits, reserved = self._tier(config)
-        check_room(config, old, limits, reserved, self._server, self._settings)
-
-    def _tier(self, config: StreamConfig) -> tuple[AccountLimits, Reservations]:
-        """The limits of the tier that a stream is of, and what its streams have: those of more than
-        one replica are refused later, so there are none."""
-        if config.num_replicas > 1 and self.limits.tiers:
-            return self.limits.tiers[f"R{config.num_replicas}"], Reservations()
-        return self.limits, self.reserved
-
-    def _check_overlap(self, config: StreamConfig) -> None:
-        check_tokens(config.subjects)
-        there = self.config_of(config.name)
-        if self._subjects.meets(config.subjects, there.subjects if there is not None else ()):
-            raise errcodes.STREAM_SUBJECT_OVERLAP()
+    def _judged(self, config: StreamConfig, asked: Asked | None = None) -> rules.Judged:
+        is_known = config.name in self.streams or config.name in self.offline
+        return rules.Judged(config, None, is_known, self.claims, asked)
 
     # ---- streams ---------------------------------------------------------------------------------
 
@@ -311,30 +246,23 @@ class Assignments:
         self._reserve((before, after), (before,))
 
     def _create(self, change: CreateStream) -> StreamDecision:
-        config = change.config
-        name = config.name
-        if name in self.streams or name in self.offline:
+        config, name = change.config, change.config.name
+        judged = self._judged(config, change.asked)
+        rules.check(rules.COUNTED if change.asked is None else rules.REQUESTED, judged)
+        if judged.is_known:
             there = self.stream(name)
             if not streams.same(there.config, config):
                 raise errcodes.STREAM_NAME_EXIST()
             return StreamDecision(name, there, there)
-        self.check_counts(config)
-        self.check_room(config, None)
-        sources.check_filters(config)
-        self._check_overlap(config)
+        rules.check(rules.NEW, judged)
         return StreamDecision(name, None, StreamAssignment(config, change.created))
 
     def _update(self, change: UpdateStream) -> StreamDecision:
         name = change.config.name
         old = self.stream(name)
         config = streams.check_update(old.config, change.config)
-        violated = streams.violating(config, _limited(old))
-        if violated:
-            names = ", ".join(violated)
-            raise errcodes.STREAM_UPDATE(err=f"change to limits violates consumers: {names}")
-        self.check_counts(config)
-        self.check_room(config, old.config)
-        self._check_overlap(config)
+        judged = rules.Judged(config, old.config, True, self.claims, limited=_limited(old))
+        rules.check(rules.UPDATED, judged)
         return StreamDecision(name, old, old.updated(config))
 
     def _place(self, name: str, stream: StreamAssignment | None) -> None:
@@ -345,14 +273,14 @@ class Assignments:
 
     def _claim(self, stream: StreamAssignment | None) -> None:
         if stream is not None:
-            self._subjects.add(stream.config.subjects)
+            self.claims.subjects.add(stream.config.subjects)
 
     def _release(self, stream: StreamAssignment | None) -> None:
         if stream is not None:
-            self._subjects.remove(stream.config.subjects)
+            self.claims.subjects.remove(stream.config.subjects)
 
     def _reserve(self, was: _Some, now: _Some) -> None:
-        for reserved in (self.reserved, self._server):
+        for reserved in (self.claims.reserved, self.claims.server):
             reserved.move(_configs(was), _configs(now))
 
     # ---- consumers -------------------------------------------------------------------------------
@@ -404,7 +332,9 @@ class Assignments:
         if change.action == "update":
             raise errcodes.CONSUMER_DOES_NOT_EXIST()
         ceilings = [
-            most for most in (stream.config.max_consumers, self.limits.max_consumers) if most > 0
+            most
+            for most in (stream.config.max_consumers, self.claims.limits.max_consumers)
+            if most > 0
         ]
         if ceilings and stream.limitable >= min(ceilings):
             raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
@@ -415,8 +345,8 @@ class Assignments:
         return new_consumer(name, config, change.created)
 
     def _count_consumers(self, change: int) -> None:
-        self.reserved.consumers += change
-        self._server.consumers += change
+        self.claims.reserved.consumers += change
+        self.claims.server.consumers += change
 
 
 def _configs(some: _Some) -> list[StreamConfig]:

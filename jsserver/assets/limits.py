@@ -8,6 +8,8 @@ from jsserver.text.goformat import byte_size
 from jsserver.wire import errcodes
 from jsserver.wire.types import Int64, StreamConfig, Wire, always
 
+from .patterns import PatternIndex
+
 
 class AccountLimits(Wire):
     """Ceilings of an account; -1 is none. Its JSON is the `limits` of INFO."""
@@ -102,37 +104,54 @@ class RequestStats:
         self.inflight = 0
 
 
-def check_room(
-    config: StreamConfig,
-    old: StreamConfig | None,
-    limits: AccountLimits,
-    account: Reservations,
-    server: Reservations,
-    settings: ServerSettings,
-) -> None:
-    """Raises if the bytes that a stream reserves exceed what its account or the server has.
+class Claims:
+    """What the streams of an account have for themselves, and what they may have; `server` is what
+    all accounts have reserved together."""
 
-    `old` is the present configuration of the stream, whose reservation falls away."""
-    memory = config.storage == "memory"
-    wanted = max(config.max_bytes, 1)
-    if old is not None:
-        wanted -= max(old.max_bytes, 0)
-    exceeded = errcodes.MEMORY_RESOURCES_EXCEEDED if memory else errcodes.STORAGE_RESOURCES_EXCEEDED
-    limit, reserved = (
-        (limits.max_memory, account.memory) if memory else (limits.max_storage, account.storage)
-    )
-    if limit >= 0 and reserved + wanted > limit:
-        raise exceeded()
-    limit, reserved = (
-        (settings.max_memory, server.memory) if memory else (settings.max_storage, server.storage)
-    )
-    if limit >= 0 and reserved + wanted > limit:
-        error = exceeded()
-        option = "max_memory_store" if memory else "max_file_store"
-        asked = max(config.max_bytes, 1)
-        others = reserved + wanted - asked
-        error.add_note(
-            f"{option}: {byte_size(others)} of {byte_size(limit)} are reserved for other streams, "
-            f"this one asks for {byte_size(asked)}"
-        )
-        raise error
+    __slots__ = ("limits", "reserved", "server", "settings", "subjects")
+
+    def __init__(
+        self, limits: AccountLimits, settings: ServerSettings, server: Reservations
+    ) -> None:
+        self.limits = limits
+        self.settings = settings
+        self.server = server
+        self.reserved = Reservations()
+        self.subjects = PatternIndex()
+
+    def tier(self, config: StreamConfig) -> tuple[AccountLimits, Reservations]:
+        """The limits of the tier that a stream is of, and what its streams have: those of more than
+        one replica are refused later, so there are none."""
+        if config.num_replicas > 1 and self.limits.tiers:
+            return self.limits.tiers[f"R{config.num_replicas}"], Reservations()
+        return self.limits, self.reserved
+
+    def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
+        """Raises if the bytes that a stream reserves exceed what its account or the server has.
+
+        `old` is the present configuration of the stream, whose reservation falls away."""
+        limits, account = self.tier(config)
+        server, settings = self.server, self.settings
+        memory = config.storage == "memory"
+        wanted = max(config.max_bytes, 1)
+        if old is not None:
+            wanted -= max(old.max_bytes, 0)
+        if memory:
+            exceeded, option = errcodes.MEMORY_RESOURCES_EXCEEDED, "max_memory_store"
+            of_account = limits.max_memory, account.memory
+            limit, reserved = settings.max_memory, server.memory
+        else:
+            exceeded, option = errcodes.STORAGE_RESOURCES_EXCEEDED, "max_file_store"
+            of_account = limits.max_storage, account.storage
+            limit, reserved = settings.max_storage, server.storage
+        if 0 <= of_account[0] < of_account[1] + wanted:
+            raise exceeded()
+        if 0 <= limit < reserved + wanted:
+            error = exceeded()
+            asked = max(config.max_bytes, 1)
+            others = reserved + wanted - asked
+            error.add_note(
+                f"{option}: {byte_size(others)} of {byte_size(limit)} are reserved for other"
+                f" streams, this one asks for {byte_size(asked)}"
+            )
+            raise error

@@ -3,7 +3,8 @@
 The order of the checks and their texts are nats-server 2.14's: clients compare both.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,63 +46,24 @@ _OF_SERVER = "$*>"
 _invalid = errcodes.STREAM_INVALID_CONFIG
 
 
-def check_names(subject_name: str, config: StreamConfig) -> None:
-    """As `check_create`, of a restore, which makes sealed streams too."""
-    if subject_name != config.name:
-        raise errcodes.STREAM_MISMATCH()
-    if "/" in config.name or "\\" in config.name:
-        raise errcodes.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+class Terms(NamedTuple):
+    """What a configuration is judged by."""
+
+    settings: ServerSettings
+    limits: AccountLimits
+    pedantic: bool
+    """What would be corrected silently is an error too."""
+    find: sources.Find
+    """Gives the account's other streams."""
 
 
-def check_create(subject_name: str, config: StreamConfig) -> None:
-    """What a creation is refused for before limits and configuration are looked at."""
-    check_names(subject_name, config)
-    if config.sealed:
-        raise _invalid(err="stream configuration for create can not be sealed")
-    if config.mirror is None and config.mirror_direct:
-        raise _invalid(err="stream has no mirror but does have mirror direct")
-
-
-def normalise(
-    request: StreamConfig,
-    settings: ServerSettings,
-    limits: AccountLimits,
-    pedantic: bool,
-    find: sources.Find,
-) -> StreamConfig:
-    """The configuration with every default filled in; ApiError for the first thing wrong with it.
-
-    With `pedantic`, what would be corrected silently is an error too. `find` gives the account's
-    other streams."""
+def normalise(request: StreamConfig, terms: Terms) -> StreamConfig:
+    """The configuration with every default filled in; ApiError for the first thing wrong with it
+    in itself."""
     config = StreamConfig(**{f: getattr(request, f) for f in StreamConfig.__struct_fields__})
     config.metadata = stored_metadata(config.metadata, required_level(config))
-    _check_texts(config)
-    if config.num_replicas == 0:
-        config.num_replicas = 1
-    if config.num_replicas > MAX_REPLICAS:
-        raise _invalid(err=f"maximum replicas is {MAX_REPLICAS}")
-    if config.num_replicas < 0:
-        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
-    raise_to_least(config, StreamConfig, pedantic)
-    check_first_seq(config)
-    _check_windows(config, settings, pedantic)
-    _check_options(config, pedantic)
-    sources.check(config, find, pedantic)
-    if config.mirror is None and not config.sources and not config.subjects:
-        config.subjects = [config.name]
-    _check_subjects(config)
-    _check_transform(config)
-    _check_republish(config, pedantic)
-    if limits.max_bytes_required and config.max_bytes <= 0:
-        raise errcodes.STREAM_MAX_BYTES_REQUIRED()
-    most = (
-        limits.memory_max_stream_bytes
-        if config.storage == "memory"
-        else limits.storage_max_stream_bytes
-    )
-    if most > 0 and config.max_bytes > most:
-        raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED()
-    _check_placement(config)
+    for rule in VALID:
+        rule(config, terms)
     config.metadata = stored_metadata(config.metadata, required_level(config))
     return config
 
@@ -121,7 +83,7 @@ def raise_to_least(config: msgspec.Struct, kind: type[msgspec.Struct], pedantic:
         setattr(config, field, least.value)
 
 
-def _check_texts(config: StreamConfig) -> None:
+def _check_texts(config: StreamConfig, _: Terms) -> None:
     if not is_valid_name(config.name):
         raise _invalid(err=f"stream name is required and {NAME_CHARACTERS}")
     if len(config.name.encode()) > MAX_NAME:
@@ -132,19 +94,37 @@ def _check_texts(config: StreamConfig) -> None:
         raise _invalid(err=f"stream metadata exceeds maximum size of {MAX_METADATA} bytes")
 
 
+def _check_replicas(config: StreamConfig, _: Terms) -> None:
+    if config.num_replicas == 0:
+        config.num_replicas = 1
+    if config.num_replicas > MAX_REPLICAS:
+        raise _invalid(err=f"maximum replicas is {MAX_REPLICAS}")
+    if config.num_replicas < 0:
+        raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
+
+
+def _check_least(config: StreamConfig, terms: Terms) -> None:
+    raise_to_least(config, StreamConfig, terms.pedantic)
+
+
+def _check_first_seq(config: StreamConfig, _: Terms) -> None:
+    check_first_seq(config)
+
+
 def check_first_seq(config: StreamConfig) -> None:
     """Raises if messages of the stream would get sequences that its files cannot hold."""
     if config.first_seq > HIGHEST_START:
         raise _invalid(err=f"first sequence can not be larger than {HIGHEST_START}")
 
 
-def _check_windows(config: StreamConfig, settings: ServerSettings, pedantic: bool) -> None:
+def _check_windows(config: StreamConfig, terms: Terms) -> None:
     """max_age and duplicate_window, which depend on each other."""
+    pedantic = terms.pedantic
     if config.max_age < 0:
         raise _invalid(err="max age can not be negative")
     if 0 < config.max_age < SMALLEST_WINDOW:
         raise _invalid(err="max age needs to be >= 100ms")
-    limit = settings.duplicate_window
+    limit = terms.settings.duplicate_window
     if config.duplicate_window == 0 and config.mirror is None and not config.sources:
         window = DEFAULT_DUPLICATE_WINDOW
         if 0 < limit < window:
@@ -169,7 +149,7 @@ def _check_windows(config: StreamConfig, settings: ServerSettings, pedantic: boo
         raise _invalid(err="duplicates window needs to be >= 100ms")
 
 
-def _check_options(config: StreamConfig, pedantic: bool) -> None:
+def _check_options(config: StreamConfig, terms: Terms) -> None:
     if config.deny_purge and config.allow_rollup_hdrs:
         raise _invalid(err="roll-ups require the purge permission")
     if config.allow_msg_counter:
@@ -186,12 +166,12 @@ def _check_options(config: StreamConfig, pedantic: bool) -> None:
             raise _invalid(err="discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             raise _invalid(err="discard new per subject requires max msgs per subject > 0")
-    _check_delete_markers(config, pedantic)
+    _check_delete_markers(config, terms.pedantic)
     if config.allow_msg_schedules:
         if config.discard == "new":
             raise _invalid(err="message scheduling cannot use discard new")
         if not config.allow_rollup_hdrs:
-            if pedantic:
+            if terms.pedantic:
                 raise _invalid(err="message scheduling cannot be set if roll-ups are disabled")
             config.allow_rollup_hdrs, config.deny_purge = True, False
     if config.persist_mode == "default":
@@ -223,7 +203,13 @@ def _check_delete_markers(config: StreamConfig, pedantic: bool) -> None:
         config.allow_rollup_hdrs, config.deny_purge = True, False
 
 
-def _check_subjects(config: StreamConfig) -> None:
+def _check_sources(config: StreamConfig, terms: Terms) -> None:
+    sources.check(config, terms.find, terms.pedantic)
+
+
+def _check_subjects(config: StreamConfig, _: Terms) -> None:
+    if config.mirror is None and not config.sources and not config.subjects:
+        config.subjects = [config.name]
     subjects = config.subjects
     wrong: ApiError | None = None
     end = len(subjects)
@@ -249,7 +235,7 @@ def _wrong_with(subject: str, no_ack: bool) -> ApiError | None:
     return None
 
 
-def _check_transform(config: StreamConfig) -> None:
+def _check_transform(config: StreamConfig, _: Terms) -> None:
     transform = config.subject_transform
     if transform is not None:
         sources.check_transforms(
@@ -259,8 +245,8 @@ def _check_transform(config: StreamConfig) -> None:
         )
 
 
-def _check_republish(config: StreamConfig, pedantic: bool) -> None:
-    republish = config.republish
+def _check_republish(config: StreamConfig, terms: Terms) -> None:
+    republish, pedantic = config.republish, terms.pedantic
     if republish is None:
         return
     if not republish.src and pedantic:
@@ -297,7 +283,20 @@ def _reserved(subject: str) -> ApiError | None:
     return None
 
 
-def _check_placement(config: StreamConfig) -> None:
+def _check_max_bytes(config: StreamConfig, terms: Terms) -> None:
+    limits = terms.limits
+    if limits.max_bytes_required and config.max_bytes <= 0:
+        raise errcodes.STREAM_MAX_BYTES_REQUIRED()
+    most = (
+        limits.memory_max_stream_bytes
+        if config.storage == "memory"
+        else limits.storage_max_stream_bytes
+    )
+    if most > 0 and config.max_bytes > most:
+        raise errcodes.STREAM_MAX_STREAM_BYTES_EXCEEDED()
+
+
+def _check_placement(config: StreamConfig, _: Terms) -> None:
     placement = config.placement
     if placement is None:
         return
@@ -305,6 +304,24 @@ def _check_placement(config: StreamConfig) -> None:
         raise _invalid(err="preferred server not permitted in placement")
     if not placement.cluster and not placement.tags:
         config.placement = None
+
+
+VALID: tuple[Callable[[StreamConfig, Terms], None], ...] = (
+    _check_texts,
+    _check_replicas,
+    _check_least,
+    _check_first_seq,
+    _check_windows,
+    _check_options,
+    _check_sources,
+    _check_subjects,
+    _check_transform,
+    _check_republish,
+    _check_max_bytes,
+    _check_placement,
+)
+"""What a configuration has to be in itself, in the order in which clients see it. A rule fills in
+the defaults of its options, and raises ApiError for what is wrong with them."""
 
 
 def metadata_size(metadata: dict[str, str]) -> int:

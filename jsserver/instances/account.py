@@ -20,12 +20,11 @@ from jsserver.assets import consumers
 from jsserver.assets.assignments import (
     Assignments,
     ConsumerAssignment,
-    ConsumerChange,
     ConsumerDecision,
     StreamAssignment,
-    StreamChange,
     StreamDecision,
 )
+from jsserver.assets.changes import ConsumerChange, StreamChange
 from jsserver.assets.limits import AccountLimits, RequestStats
 from jsserver.text import goformat
 from jsserver.wire import errcodes
@@ -67,7 +66,7 @@ class Account:
         self._answered = self.handle.requests()
         """What the data plane had answered before: an account may have JetStream again."""
         self.assignments = Assignments(limits, shared.settings, shared.reserved)
-        self.reserved = self.assignments.reserved
+        self.reserved = self.assignments.claims.reserved
         self.offline = self.assignments.offline
         """Streams on disk that are not served, and why."""
         self.instances = Instances(self.handle, shared.files, self.directory, shared.erase_later)
@@ -85,7 +84,7 @@ class Account:
 
     def limit(self, limits: AccountLimits) -> None:
         """What the account may use from now on; what it has stays."""
-        self.limits = self.assignments.limits = limits
+        self.limits = self.assignments.claims.limits = limits
         self.handle.set_limits(limits.max_memory, limits.max_storage)
 
     def requests(self) -> RequestStats:

@@ -17,12 +17,8 @@ import msgspec
 
 from jsserver import API_LEVEL
 from jsserver.assets import consumers, streams
-from jsserver.assets.assignments import (
-    CreateStream,
-    PutConsumer,
-    StreamAssignment,
-    new_consumer,
-)
+from jsserver.assets.assignments import StreamAssignment, new_consumer
+from jsserver.assets.changes import CreateStream, PutConsumer
 from jsserver.cext.bytes import sync_file_system
 from jsserver.text import goformat
 from jsserver.text.transforms import TransformError

@@ -16,17 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jsserver.assets import consumers, streams
-from jsserver.assets.assignments import (
-    Assignments,
+from jsserver.assets.assignments import Assignments, ConsumerDecision, StreamDecision
+from jsserver.assets.changes import (
     ConsumerChange,
-    ConsumerDecision,
     CreateStream,
     DeleteConsumer,
     DeleteStream,
     PauseConsumer,
     PutConsumer,
     StreamChange,
-    StreamDecision,
     UpdateStream,
 )
 from jsserver.assets.limits import AccountLimits, Reservations, ServerSettings
@@ -63,7 +61,7 @@ DURABLE = {"c": True, "d": False}
 
 def stream_config(name: str, **options: Any) -> StreamConfig:
     asked = StreamConfig(name=name, **KINDS[name], **options)
-    return streams.normalise(asked, SETTINGS, LIMITS, False, lambda name: None)
+    return streams.normalise(asked, streams.Terms(SETTINGS, LIMITS, False, lambda name: None))
 
 
 def put_consumer(stream: str, name: str, action: ConsumerAction, **options: Any) -> PutConsumer:
@@ -144,10 +142,10 @@ def claimed(index: PatternIndex, subject: str) -> int:
 
 def claims(assignments: Assignments) -> object:
     """All that is counted and claimed, as others see it."""
-    reserved = assignments.reserved
+    reserved = assignments.claims.reserved
     return (
         (reserved.streams, reserved.consumers, reserved.memory, reserved.storage),
-        {s: claimed(assignments._subjects, s) for s in SUBJECTS},
+        {s: claimed(assignments.claims.subjects, s) for s in SUBJECTS},
         {
             name: {s: claimed(stream.filters, s) for s in SUBJECTS}
             for name, stream in assignments.streams.items()
@@ -173,7 +171,7 @@ def check_claims(assignments: Assignments) -> None:
             assert not any(
                 subjects_overlap(a, b) for a in one.config.subjects for b in other.config.subjects
             )
-    assert assignments.reserved.storage <= 90
+    assert assignments.claims.reserved.storage <= 90
 
 
 @given(changes, st.randoms(use_true_random=False))
