@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
@@ -34,6 +35,7 @@ from jsserver.instances.shared import WORKERS, Shared
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
+from jsserver.wire.pieces import pieces
 
 from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
@@ -43,7 +45,7 @@ from .levels import required_level
 from .queue import RequestQueue
 from .refused import RefusedRequests
 from .responder import Request, Responder
-from .responses import TYPE_PREFIX, Response
+from .responses import TYPE_PREFIX, ConsumerList, Response, StreamList
 from .transfers import Transfers
 
 log = logging.getLogger(__name__)
@@ -62,6 +64,18 @@ INFLIGHT_SECONDS = 0.005
 
 def _encoded(response: Response) -> bytes:
     return goformat.escape_json(msgspec.json.encode(response))
+
+
+async def _text_of(answer: Response) -> bytes:
+    """The text of an answer; others have their turn while that of a long list is made."""
+    if not isinstance(answer, ConsumerList | StreamList):
+        return _encoded(answer)
+    made = BytesIO()
+    for piece in pieces(answer):
+        if made.tell():
+            await asyncio.sleep(0)
+        made.write(piece)
+    return made.getvalue()  # not copied once more
 
 
 def _refusal(error: ApiError | StoreError) -> ApiError:
@@ -341,7 +355,7 @@ class Dispatcher:
             account.stats.total += 1
             account.stats.errors += failed
         answer.type = TYPE_PREFIX + endpoint.answer
-        served = _Served(_encoded(answer), counted, answer.type)
+        served = _Served(await _text_of(answer), counted, answer.type)
         if call is None:
             return served
         return structs.replace(

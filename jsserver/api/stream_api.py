@@ -38,6 +38,8 @@ from .responses import (
 NAMES_LIMIT = 1024
 LIST_LIMIT = 256
 SUBJECTS_LIMIT = 100_000
+MANY_SUBJECTS = 4096
+"""Of all streams, from which on the event loop does not compare all of them at once."""
 DELETED_LIMIT = 1_000_000
 """Sequences that one answer lists: a gap may be as long as the numbers are."""
 
@@ -223,13 +225,20 @@ async def purge(call: Call) -> PurgeResponse:
     return PurgeResponse(success=True, purged=purged)
 
 
-def _names(call: Call, subject: str) -> list[str]:
+async def _names(call: Call, subject: str) -> list[str]:
     """All streams, offline ones too, or those that have a subject in common with a filter: in
     order."""
     account = call.account
-    if subject:
-        return [n for n in account.names if _captures(account.streams[n].config, subject)]
-    return sorted([*account.names, *account.offline]) if account.offline else account.names
+    if not subject:
+        return sorted([*account.names, *account.offline]) if account.offline else account.names
+    configs = [account.streams[name].config for name in account.names]
+    if sum(len(config.subjects) for config in configs) < MANY_SUBJECTS:
+        return _capturing(configs, subject)
+    return await call.shared.compute(_capturing, configs, subject)
+
+
+def _capturing(configs: list[StreamConfig], subject: str) -> list[str]:
+    return [config.name for config in configs if _captures(config, subject)]
 
 
 def _captures(config: StreamConfig, subject: str) -> bool:
@@ -251,7 +260,7 @@ def _meets(own: list[str], tokens: list[str]) -> bool:
 async def names(call: Call) -> StreamNames:
     """STREAM.NAMES."""
     request = await call.optional(StreamPageRequest)
-    found = page(_names(call, request.subject), request.offset, NAMES_LIMIT)
+    found = page(await _names(call, request.subject), request.offset, NAMES_LIMIT)
     return StreamNames(
         total=found.total, offset=found.offset, limit=NAMES_LIMIT, streams=found.names or None
     )
@@ -261,7 +270,7 @@ async def list_all(call: Call) -> StreamList:
     """STREAM.LIST."""
     request = await call.optional(StreamPageRequest)
     account = call.account
-    found = page(_names(call, request.subject), request.offset, LIST_LIMIT)
+    found = page(await _names(call, request.subject), request.offset, LIST_LIMIT)
     answer = StreamList(total=found.total, offset=found.offset, limit=LIST_LIMIT)
     shown: dict[str, StreamInfo] = {}
     offline: dict[str, str] = {}

@@ -11,7 +11,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
@@ -72,6 +72,8 @@ class Response(msgspec.Struct, kw_only=True):
     content_type: str = TEXT
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
+    more: list[bytes] = []
+    """The rest of a large body, in pieces that are sent one after another."""
 
 
 Handler = Callable[[Request], Response]
@@ -211,7 +213,7 @@ class HttpServer:
             thread = self._urgent_thread if self._urgent(request) else self._thread
             response = await loop.run_in_executor(thread, self._answer, request)
             self._waiting[task] = None
-            await self._write(writer, _encode(request, response, keep))
+            await self._write(writer, *_encoded(request, response, keep))
             if not keep:
                 await _linger(connection.reader, writer)
                 return
@@ -224,11 +226,13 @@ class HttpServer:
             text = "500 Internal Server Error: see the server's log"
             return Response(status=500, body=text.encode())
 
-    async def _write(self, writer: "Writer", data: bytes) -> None:
-        writer.write(data)
+    async def _write(self, writer: "Writer", *pieces: bytes) -> None:
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                await writer.drain()
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
         except TimeoutError:
             _abort(writer)
             raise
@@ -295,19 +299,23 @@ class _Connection:
         return bool(data)
 
 
-def _encode(request: Request, response: Response, keep: bool) -> bytes:
+def _encoded(request: Request, response: Response, keep: bool) -> Iterator[bytes]:
     status = response.status
     lines = [f"HTTP/1.{0 if request.http10 else 1} {status} {phrase(status)}"]
     lines += [f"{name}: {value}" for name, value in response.headers]
     lines.append(f"Content-Type: {response.content_type}")
     lines.append(f"Date: {http_date(time.time())}")
-    lines.append(f"Content-Length: {len(response.body)}")
+    lines.append(f"Content-Length: {len(response.body) + sum(map(len, response.more))}")
     if not keep:
         lines.append("Connection: close")
     elif request.http10:
         lines.append("Connection: keep-alive")
     head = "\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n"
-    return head if request.method == "HEAD" else head + response.body
+    if request.method == "HEAD":
+        yield head
+        return
+    yield head + response.body
+    yield from response.more
 
 
 def _abort(writer: "Writer") -> None:

@@ -17,6 +17,7 @@ from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.query import BadParameter, Query
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import escape_json
+from jsserver.wire.pieces import pieces
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
@@ -177,7 +178,8 @@ class Pages:
 
 
 def _pretty(page: msgspec.Struct) -> Response:
-    return _json(msgspec.json.format(msgspec.json.encode(page), indent=2))
+    body, *more = pieces(page, pretty=True)
+    return Response(content_type=JSON, headers=(ANYWHERE,), body=body, more=more)
 
 
 def _json(raw: bytes, status: int = 200) -> Response:

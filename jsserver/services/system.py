@@ -12,6 +12,7 @@ import base64
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +33,7 @@ from jsserver.services.subjects import (
     USER_INFO,
 )
 from jsserver.wire.decode import Unreadable, parse
+from jsserver.wire.pieces import pieces
 from jsserver.wire.types import Wire, always
 
 if TYPE_CHECKING:
@@ -221,7 +223,9 @@ class System:
             answer = self._pages.answer_within(account, subject, payload)
         if answer is None:
             return b"", b""
-        made = encoded(answer)
+        page = BytesIO()
+        page.writelines(pieces(answer))
+        made = page.getvalue()  # not copied once more
         is_page = isinstance(answer, Answer) and answer.error is msgspec.UNSET
         return encoded_for(request, made) if is_page else (b"", made)
 
