@@ -47,6 +47,7 @@ cdef int heap_resize(TimerHeap* h, uint32_t cap) noexcept nogil:
 
 cdef int timer_set(TimerHeap* h, Timer* t, int64_t deadline) noexcept nogil:
     cdef int64_t old = t.deadline
+    invariant(t.pos <= h.n and (t.pos == 0 or h.a[t.pos - 1] == t), "a timer that is set knows its place")
     if t.pos:
         t.deadline = deadline
         if deadline < old:
@@ -60,6 +61,7 @@ cdef int timer_set(TimerHeap* h, Timer* t, int64_t deadline) noexcept nogil:
     t.deadline = deadline
     h.n += 1
     heap_up(h, t, h.n - 1)
+    invariant(h.a[t.pos - 1] == t, "a timer that is set knows its place")
     return 0
 
 
@@ -68,6 +70,7 @@ cdef void timer_cancel(TimerHeap* h, Timer* t) noexcept nogil:
     cdef Timer* last
     if not t.pos:
         return
+    invariant(t.pos <= h.n and h.a[t.pos - 1] == t, "a timer that is set knows its place")
     i = t.pos - 1
     t.pos = 0
     h.n -= 1
@@ -98,6 +101,7 @@ cdef uint32_t timer_run(TimerHeap* h, int64_t now, uint32_t limit) noexcept nogi
     cdef Timer* t
     while fired < limit and h.n and h.a[0].deadline <= now:
         t = h.a[0]
+        invariant(h.n == 1 or h.a[1].deadline >= t.deadline, "the first timer of the heap is due first")
         timer_cancel(h, t)
         fired += 1
         t.fn(t, now)    # may set it again or free its owner

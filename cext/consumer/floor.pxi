@@ -10,11 +10,14 @@ cdef void floor_after(Consumer* c, bint was_first) noexcept nogil:
         e = entry_at(&c.pending, c.pending.first)
         c.floor_dseq = max(c.floor_dseq, e.dseq - 1)
         c.floor_seq = max(c.floor_seq, e.sseq - 1)
+    invariant(c.floor_dseq < c.dseq, "nothing is acked that was not delivered")
 
 
 cdef void take_out(Consumer* c, uint32_t i) noexcept nogil:
     # No longer pending, for whatever reason.
     cdef bint first = i == c.pending.first
+    invariant(c.pending.n > 0, "what is acked was pending")
+    invariant(entry_at(&c.pending, i).deliveries <= 1 or c.n_redelivered > 0, "redeliveries are counted")
     if entry_at(&c.pending, i).deliveries > 1:
         c.n_redelivered -= 1
     pending_remove(&c.pending, i)

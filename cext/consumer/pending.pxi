@@ -22,6 +22,7 @@ cdef uint32_t pending_find(PendingTable* t, uint64_t sseq) noexcept nogil:
 
 cdef void pending_list_append(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
+    invariant(e.place == AT_NONE, "an entry is in one list at most")
     e.place = place
     e.qnext = 0
     e.qprev = l.tail
@@ -35,6 +36,7 @@ cdef void pending_list_append(PendingTable* t, PendingList* l, uint32_t i, int p
 
 cdef void pending_list_prepend(PendingTable* t, PendingList* l, uint32_t i, int place) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
+    invariant(e.place == AT_NONE, "an entry is in one list at most")
     e.place = place
     e.qprev = 0
     e.qnext = l.head
@@ -59,6 +61,7 @@ cdef void pending_list_remove(PendingTable* t, PendingList* l, uint32_t i) noexc
         l.tail = e.qprev
     l.n -= 1
     e.place = AT_NONE
+    invariant((l.n == 0) == (l.head == 0) and (l.n == 0) == (l.tail == 0), "a list counts its entries")
 
 
 # ---- the heap ------------------------------------------------------------------------------------------------
@@ -105,6 +108,7 @@ cdef int heap_add(PendingTable* t, uint32_t i) noexcept nogil:
             return -1
         t.heap = heap
         t.heap_cap = cap
+    invariant(entry_at(t, i).place == AT_NONE, "an entry is in one list at most")
     t.heap_n += 1
     entry_at(t, i).place = AT_HEAP
     heap_rise(t, t.heap_n - 1, i)
@@ -114,6 +118,7 @@ cdef int heap_add(PendingTable* t, uint32_t i) noexcept nogil:
 cdef void heap_take(PendingTable* t, uint32_t i) noexcept nogil:
     cdef uint32_t at = entry_at(t, i).heap_at
     cdef uint32_t last
+    invariant(at < t.heap_n and t.heap[at] == i, "an entry of the heap knows its place")
     t.heap_n -= 1
     last = t.heap[t.heap_n]
     entry_at(t, i).place = AT_NONE
@@ -154,6 +159,7 @@ cdef uint32_t pending_add(PendingTable* t, uint64_t sseq, uint64_t dseq) noexcep
     # A new entry, in no list yet; 0 when memory ran out. Sequences come in ascending order, but for odd states on disk.
     cdef uint32_t i, before
     cdef Pending* e
+    invariant(sseq > 0 and pending_find(t, sseq) == 0, "a message is pending once")
     if t.free == 0 and t.top == t.cap and pending_grow(t) < 0:
         return 0
     i = t.free if t.free else t.top
@@ -182,6 +188,7 @@ cdef uint32_t pending_add(PendingTable* t, uint64_t sseq, uint64_t dseq) noexcep
     else:
         t.last = i
     t.n += 1
+    invariant(e.next == 0 or entry_at(t, e.next).sseq > sseq, "what is pending stands in the order of the stream")
     return i
 
 
@@ -194,6 +201,7 @@ cdef void pending_free(PendingTable* t) noexcept nogil:
 
 cdef void pending_remove(PendingTable* t, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(t, i)
+    invariant(pending_find(t, e.sseq) == i, "what leaves is pending")
     pending_unplace(t, i)
     u64map_del(&t.by_seq, e.sseq)
     if t.moved == i:
@@ -207,6 +215,7 @@ cdef void pending_remove(PendingTable* t, uint32_t i) noexcept nogil:
     else:
         t.last = e.prev
     t.n -= 1
+    invariant((t.n == 0) == (t.first == 0) and t.n == t.by_seq.n, "what is pending is counted")
     if t.n == 0 and t.cap > PENDING_KEPT:
         pending_free(t)
         return
@@ -221,6 +230,7 @@ cdef void pending_schedule(PendingTable* t, uint32_t i, int64_t deadline, bint u
     # entry goes to the list, where it is found somewhat late.
     cdef Pending* e = entry_at(t, i)
     pending_unplace(t, i)
+    invariant(e.place == AT_NONE, "an entry that gets a deadline is in no list")
     e.deadline = deadline - t.later
     e.change = t.change
     if uniform and (t.timed.tail == 0 or entry_at(t, t.timed.tail).deadline <= e.deadline):
