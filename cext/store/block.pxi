@@ -27,6 +27,13 @@ cdef inline bint is_closed(const Block* b) noexcept nogil:
     return b.writing.file == FILE_NEVER or b.writing.file >= FILE_CLOSED
 
 
+cdef inline bint counts_fit(const Store* s) noexcept nogil:
+    # What holds of a store before each change and after it.
+    if s.msgs == 0:
+        return s.bytes == 0 and s.first_seq == s.last_seq + 1
+    return s.first_seq <= s.last_seq and s.msgs <= s.last_seq - s.first_seq + 1
+
+
 # ---- slots ------------------------------------------------------------------------------------------------
 
 cdef inline uint64_t seq_at(const Block* b, uint32_t i) noexcept nogil:

@@ -24,6 +24,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
         if tail != NULL:
             block_free(tail)
         return ST_NO_MEMORY
+    invariant(counts_fit(s), "a store counts what it holds, before a purge")
     memcpy(old, s.blocks + s.b0, n * sizeof(Block*))
     fresh.births = s.x.births + 2 * BORN    # cached filters are out of date
     sweeps_empty(&s.x)
@@ -63,6 +64,7 @@ cdef int purge_all(Store* s, uint64_t first) noexcept nogil:
     fences_lift(s)      # the blocks before them are not written any more
     ops_add(s, op)
     q_unlock(s.com)
+    invariant(counts_fit(s) and s.n_blocks == 1, "a store counts what it holds, after a purge")
     publish(s)
     return ST_OK
 

@@ -12,6 +12,7 @@ cdef void first_forward(Store* s) noexcept nogil:
             s.first_seq = seq_at(b, b.head)
             break
         bi += 1
+    invariant(s.msgs == 0 or s.first_seq <= s.last_seq, "where there are messages, there is a first one")
     st_release(&s.shared.floor, s.first_seq)    # what moved it is staged by now; no file may go before it is written
 
 
@@ -40,6 +41,8 @@ cdef void take_out(Store* s, Block* b, uint32_t i, int reason) noexcept nogil:
         n.first = chain_next(s, b, i, id)
     elif seq == n.last:
         n.last = n.first if n.count == 1 else prev_of(s, id, seq)
+    invariant(s.msgs or s.bytes == 0, "no messages have no bytes")
+    invariant(b.live or b.live_bytes == 0, "a block without messages counts no bytes")
     if seq == s.first_seq:
         first_forward(s)
     if s.lost != NULL:
@@ -160,6 +163,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
         return ST_NOT_FOUND
     if s.io_errno:
         return ST_IO
+    invariant(counts_fit(s), "a store counts what it holds, before a removal")
     at = b.off[i] - 1
     p = <uint8_t*>block_data(b)
     if erase and slot_load(s, b, <uint32_t>i, &whole) == ST_OK:     # what is damaged does not say how long it is
@@ -176,6 +180,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
         memset(p + at + HEAD, 0, size - HEAD)
     if s.empties != NULL or s.msgs == 0:
         reap(s)
+    invariant(counts_fit(s), "a store counts what it holds, after a removal")
     return ST_OK
 
 
@@ -189,11 +194,13 @@ cdef int store_expire(Store* s, uint64_t seq) noexcept nogil:
         return ST_NOT_FOUND
     if s.io_errno:
         return ST_IO
+    invariant(counts_fit(s), "a store counts what it holds, before a message's life ends")
     r = take_for_good(s, b, <uint32_t>i, RM_AGE, True)
     if r < 0:
         return r
     if s.empties != NULL or s.msgs == 0:
         reap(s)
+    invariant(counts_fit(s), "a store counts what it holds, after a message's life ended")
     publish(s)
     return ST_OK
 

@@ -42,6 +42,7 @@ cdef inline void index_count(Index* x, uint32_t id, uint64_t seq) noexcept nogil
         if x.born != NULL:
             x.born[x.births % BORN] = id
         x.births += 1
+    invariant(n.count == 0 or n.first <= n.last < seq, "a subject's messages come in their order")
     n.last = seq
     n.count += 1
     index_up(x, id, 1)
@@ -51,6 +52,8 @@ cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t
                           uint64_t counted) noexcept nogil:
     # Enters a message that stands in the block into every index.
     cdef Node* n = node_at(&s.x, id)
+    invariant(seq > s.last_seq or s.recovery.replaying, "a message comes behind all others")
+    invariant(seq >= b.base and (b.n == 0 or seq_at(b, b.n - 1) < seq), "a block's slots are in order")
     if b.n == 0 or b.first_ts == 0:
         b.first_ts = ts
     if ts > b.last_ts:
@@ -65,6 +68,7 @@ cdef inline void count_in(Store* s, Block* b, uint64_t seq, int64_t ts, uint32_t
     s.bytes += counted
     s.last_seq = seq
     s.last_ts = ts
+    invariant(b.live <= b.n and b.last == seq and b.live_bytes <= s.bytes, "a block counts what it holds")
 
 
 cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span header, Span data) noexcept nogil:
@@ -82,6 +86,7 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
         return ST_ORDER
     if too_large(size, subject):
         return ST_TOO_LARGE
+    invariant(counts_fit(s), "a store counts what it holds, before an append")
     r = tail_for(s, size, seq)
     if r < 0:
         return r
@@ -92,6 +97,7 @@ cdef int store_append_at(Store* s, uint64_t seq, int64_t ts, Span subject, Span 
     count_in(s, s.tail, seq, ts, at, <uint32_t>id,
              size if s.storage == STORE_FILE else <uint64_t>subject.n + header.n + data.n + 16)
     keep_limits(s, <uint32_t>id)
+    invariant(counts_fit(s) and s.last_seq == seq, "a store counts what it holds, after an append")
     publish(s)      # last: who is told of the message's durability may rely on that of what it removed
     return ST_OK
 
@@ -145,6 +151,7 @@ cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil:
         return ST_FULL
     if seq <= s.last_seq or seq >= TOMB:
         return ST_ORDER
+    invariant(counts_fit(s), "a store counts what it holds, before a skip")
     if s.storage == STORE_FILE:
         r = tail_for(s, REC_MIN, 0)
         if r < 0:
@@ -155,5 +162,6 @@ cdef int store_skip_at(Store* s, uint64_t seq, int64_t ts) noexcept nogil:
     s.last_ts = ts
     if s.msgs == 0:
         s.first_seq = seq + 1
+    invariant(counts_fit(s), "a store counts what it holds, after a skip")
     publish(s)
     return ST_OK
