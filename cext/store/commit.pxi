@@ -338,6 +338,8 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
                 s.queue.uncut_seq = max(s.queue.uncut_seq, s.writing.kept_last)
             store_tell(c, s, p.err)
             any = True
+        invariant(s.queue.busy > 0, "a round lets go of the stores that it took")
+        invariant(s.queue.done_ticket <= st_load(&s.shared.ticket), "nothing is done that did not happen")
         s.queue.busy -= 1
     q_broadcast(c, &c.idle)
     if any:
@@ -347,6 +349,8 @@ cdef bint round_done(Committer* c, Round* r) noexcept nogil:
 
 cdef void block_done(Committer* c, Store* s, Block* b) noexcept nogil:
     # With q held: a sealed block leaves the list of those to write; the maintenance thread makes its sidecar.
+    invariant(is_sealed(b) or has_left(b), "no block is done before it is sealed")
+    invariant(b.writing.durable <= b.writing.written, "what is on disk was written")
     s.queue.out = b.queue.next_out
     if s.queue.out == NULL:
         s.queue.out_tail = NULL

@@ -41,6 +41,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef uint8_t* p
     cdef bint made = False, opened = b.writing.fd < 0
     cdef Parsed r
+    invariant(op.kind == OP_ERASE and b != NULL and b.store == s, "an erasure is of a block of its store")
     if size < REC_MIN or b.queue.state == BLOCK_GONE or not has_file(b):      # never written: a purge took it
         return
     p = <uint8_t*>malloc(size)

@@ -30,6 +30,8 @@ cdef int tail_open(Store* s, uint64_t size, uint64_t base) noexcept nogil:
 
 cdef void tail_set(Store* s, Block* b) noexcept nogil:
     # Into the list, in which blocks_reserve has made room.
+    invariant(s.b0 + s.n_blocks < s.cap_blocks, "room was made for a block")
+    invariant(s.n_blocks == 0 or block_i(s, s.n_blocks - 1).num < b.num, "blocks are in the order of their numbers")
     s.next_num += 1
     stays_again(s)      # what was the last block may leave now
     if s.n_blocks:
@@ -44,6 +46,8 @@ cdef void tail_seal(Store* s) noexcept nogil:
     cdef Block* b = s.tail
     if b == NULL:
         return
+    invariant(b.queue.state == BLOCK_OPEN, "a block is sealed once")
+    invariant(s.n_blocks and block_i(s, s.n_blocks - 1) == b, "the tail is the last block")
     s.tail = NULL
     if s.storage == STORE_FILE:
         q_lock(s.com)

@@ -244,6 +244,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     # T takes the place of the blocks from that index on, in the list and before the commit thread, which still writes
     # what they have.
     cdef uint32_t i
+    invariant(first <= s.n_blocks and s.tail == NULL, "the tail is sealed before blocks are cut")
     op.n = s.n_blocks - first
     memcpy(op.blocks, s.blocks + s.b0 + first, op.n * sizeof(Block*))
     s.n_blocks = first
@@ -280,6 +281,7 @@ cdef void blocks_cut(Store* s, uint32_t first, Block* to, Op* fence, Op* op) noe
     s.queue.done_seq = min(s.queue.done_seq, s.last_seq)
     q_unlock(s.com)
     s.durable_seq = min(s.durable_seq, s.last_seq)
+    invariant(s.tail == to, "a truncated store goes on in the new block")
 
 
 cdef uint64_t store_kept_seq(Store* s) noexcept nogil:
@@ -325,6 +327,7 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
         free(op.blocks)
         free(op)
         return rc
+    invariant(counts_fit(s), "a store counts what it holds, before a truncation")
     if before != NULL:
         before(ctx)
     tail_seal(s)
@@ -347,5 +350,6 @@ cdef int store_truncate(Store* s, uint64_t seq, void (*before)(void* ctx) noexce
     if not s.recovery.replaying:
         age_arm(s)
     reap(s)
+    invariant(counts_fit(s) and s.last_seq == seq, "a store counts what it holds, after a truncation")
     publish(s)
     return ST_OK
