@@ -28,6 +28,7 @@ cdef int rollup_of(Span kind) noexcept nogil:
 cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
     # A message was stored: the watchers hear of it when it may be seen.
     cdef Telling t
+    invariant(seq > s.entered, "messages enter in their order")
     t.seq = seq
     s.entered = seq
     if not s.synced:
@@ -70,6 +71,7 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
     store_hold(s.store)
     rc = store_skip_at(s.store, c.seq, c.ts)
     if rc == ST_OK:
+        invariant(c.seq > s.entered, "skips enter in the messages' order")
         s.entered = c.seq
         if not s.synced:
             s.shown = c.seq
@@ -96,6 +98,7 @@ cdef void tell_purged(Stream* s, const Filter* filter) noexcept nogil:
 cdef int64_t purge_told(Stream* s, const Filter* filter, const Change* c) noexcept nogil:
     # One notice to the consumers at the end, where telling each message would cost more.
     cdef int64_t n
+    invariant(not s.purging and not s.lent, "one purge at a time, of a stream that nobody reads meanwhile")
     s.purging = True
     if c.start:
         n = store_purge_some(s.store, filter, c.start, c.seq, c.most)

@@ -53,6 +53,7 @@ cdef int apply_truncate(Stream* s, const Change* c) noexcept nogil:
     if rc != ST_OK or c.seq >= state.last_seq:
         return rc
     s.entered = c.seq
+    invariant(s.shown <= s.entered, "what is gone is not shown")
     s.newest_gone = False
     timetable_again(s, False)
     s.settle_wanted = 0 if s.settle_wanted > c.seq else s.settle_wanted

@@ -209,6 +209,7 @@ cdef void show(Stream* s, uint64_t upto) noexcept nogil:
     # Everything up to here may be seen from now on: its watchers hear of it.
     cdef Telling t
     cdef uint64_t seq = s.shown + 1
+    invariant(s.shown <= upto, "what is shown stays shown")
     s.shown = upto
     while s.watchers.n:
         seq = store_next_seq(s.store, NULL, seq)
