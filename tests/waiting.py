@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     """Returns once the condition holds; AssertionError with `what` when it does not in time."""
     end = time.monotonic() + seconds
     while not condition():

@@ -16,8 +16,8 @@ from nats.js import JetStreamContext
 
 from tests.servers import Server
 
-TEST_SECONDS = 60.0
-WAIT_SECONDS = 10.0
+TEST_SECONDS = 240.0
+WAIT_SECONDS = 60.0
 
 P = ParamSpec("P")
 
@@ -42,7 +42,7 @@ class Flushing(Client):
     the server, a message from another one could otherwise be faster than the SUB.
     """
 
-    async def flush(self, timeout: int = 10) -> None:
+    async def flush(self, timeout: int = 60) -> None:
         await super().flush(timeout)
         await super().flush(timeout)
 
@@ -53,7 +53,7 @@ async def connected(server: Server, **options: Any) -> AsyncIterator[Client]:
     settings: dict[str, Any] = {
         "max_reconnect_attempts": 200,
         "reconnect_time_wait": 0.05,
-        "connect_timeout": 10,
+        "connect_timeout": 60,
         "error_cb": _silent,
     }
     client = Flushing()
@@ -73,7 +73,7 @@ async def restart(client: Client, server: Server, *, kill: bool = False) -> None
     """Restarts the server and waits until the client has found it again."""
     before = client.stats["reconnects"]
     await asyncio.to_thread(server.restart, kill=kill)
-    await until(lambda: client.stats["reconnects"] > before and client.is_connected, 20)
+    await until(lambda: client.stats["reconnects"] > before and client.is_connected)
     await client.flush()
 
 
@@ -117,7 +117,7 @@ def unique(prefix: str) -> str:
 async def api(client: Client, subject: str, body: object = None) -> dict[str, Any]:
     """A request to `$JS.API.<subject>`."""
     data = b"" if body is None else json.dumps(body).encode()
-    answer = json.loads((await client.request(f"$JS.API.{subject}", data, timeout=5)).data)
+    answer = json.loads((await client.request(f"$JS.API.{subject}", data, timeout=30)).data)
     assert isinstance(answer, dict)
     return answer
 

@@ -49,7 +49,7 @@ class TimedOut(Exception):
 class RawClient:
     """A connection whose sending and reading a test controls byte by byte. Times in seconds."""
 
-    def __init__(self, port: int, *, timeout: float = 10.0, receive_buffer: int = 0) -> None:
+    def __init__(self, port: int, *, timeout: float = 30.0, receive_buffer: int = 0) -> None:
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -182,7 +182,7 @@ class RawApp(RawClient):
 
     OPTIONS = b'{"verbose":false,"pedantic":false,"headers":true,"no_responders":true}'
 
-    def __init__(self, port: int, *, options: bytes = OPTIONS, timeout: float = 10.0) -> None:
+    def __init__(self, port: int, *, options: bytes = OPTIONS, timeout: float = 30.0) -> None:
         super().__init__(port, timeout=timeout)
         self.info = self.frame().json
         self.send(b"CONNECT " + options + b"\r\n")
@@ -214,7 +214,7 @@ class RawApp(RawClient):
         return subject
 
     def request(
-        self, subject: str, payload: bytes = b"", *, header: bytes = b"", timeout: float = 10.0
+        self, subject: str, payload: bytes = b"", *, header: bytes = b"", timeout: float = 30.0
     ) -> Frame:
         """Publishes with a reply and returns the first answer; other messages are left out."""
         inbox = self.inbox()

@@ -65,7 +65,7 @@ async def test_pull_in_batches(js_server: Server) -> None:
                 assert message.metadata.sequence.stream == int(message.data)
                 assert message.metadata.num_pending == 25 - int(message.data)
                 seen.append(int(message.data))
-                await message.ack_sync(5)
+                await message.ack_sync(30)
         assert seen == list(range(1, 26))
         info = await pull.consumer_info()
         assert (info.num_pending, info.num_ack_pending) == (0, 0)
@@ -125,7 +125,7 @@ async def test_push_to_a_durable(js_server: Server) -> None:
     async with stream(js_server, 5) as (_, js, name):
         push = await js.subscribe(name, durable="d", manual_ack=True)
         for message in await take(push, 5):
-            await message.ack_sync(5)
+            await message.ack_sync(30)
         await push.unsubscribe()
         await js.publish(name, b"6")
         again = await js.subscribe(name, durable="d", manual_ack=True)
@@ -213,8 +213,8 @@ async def test_ack_all(js_server: Server) -> None:
     async with stream(js_server, 6) as (_, js, name):
         config = ConsumerConfig(ack_policy=AckPolicy.ALL, ack_wait=30)
         pull = await js.pull_subscribe(name, "all", config=config)
-        messages = await pull.fetch(6, timeout=5)
-        await messages[3].ack_sync(5)
+        messages = await pull.fetch(6, timeout=30)
+        await messages[3].ack_sync(30)
         info = await pull.consumer_info()
         assert info.ack_floor and info.ack_floor.stream_seq == 4
         assert info.num_ack_pending == 2
@@ -225,32 +225,32 @@ async def test_ack_none(js_server: Server) -> None:
     async with stream(js_server, 3) as (client, js, name):
         config = ConsumerConfig(ack_policy=AckPolicy.NONE)
         pull = await js.pull_subscribe(name, "none", config=config)
-        messages = await pull.fetch(3, timeout=5)
+        messages = await pull.fetch(3, timeout=30)
         info = await pull.consumer_info()
         assert info.ack_floor and info.ack_floor.stream_seq == 3
         assert info.num_ack_pending == 0
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request(messages[0].reply, b"+ACK", timeout=5)
+            await client.request(messages[0].reply, b"+ACK", timeout=30)
 
 
 @asynchronous
 async def test_unacked_messages_come_again(js_server: Server) -> None:
     async with stream(js_server, 3) as (_, js, name):
         pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(ack_wait=60))
-        first = await pull.fetch(3, timeout=5)
-        await first[1].ack_sync(5)
+        first = await pull.fetch(3, timeout=30)
+        await first[1].ack_sync(30)
         start = time.monotonic()
         await js.add_consumer(
             name, durable_name="c", name="c", filter_subject=name, ack_wait=0.3
         )  # which holds for what is pending
-        again = await pull.fetch(2, timeout=5)
+        again = await pull.fetch(2, timeout=30)
         assert time.monotonic() - start > 0.1
         assert numbers(again) == [1, 3]
         assert [deliveries(m) for m in again] == [2, 2]
         info = await pull.consumer_info()
         assert (info.num_ack_pending, info.num_redelivered) == (2, 2)
         for message in again:
-            await message.ack_sync(5)
+            await message.ack_sync(30)
         await empty(pull, 0.5)
 
 
@@ -258,12 +258,12 @@ async def test_unacked_messages_come_again(js_server: Server) -> None:
 async def test_progress_keeps_a_message(js_server: Server) -> None:
     async with stream(js_server, 1) as (_, js, name):
         pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(ack_wait=2))
-        message = (await pull.fetch(1, timeout=5))[0]
+        message = (await pull.fetch(1, timeout=30))[0]
         for _ in range(5):
             await asyncio.sleep(0.5)  # progress before the time to ack is over
             await message.in_progress()
         await empty(pull, 0.1)
-        again = (await pull.fetch(1, timeout=5))[0]
+        again = (await pull.fetch(1, timeout=30))[0]
         assert deliveries(again) == 2
 
 
@@ -271,12 +271,12 @@ async def test_progress_keeps_a_message(js_server: Server) -> None:
 async def test_nak_brings_it_back_at_once(js_server: Server) -> None:
     async with stream(js_server, 2) as (_, js, name):
         pull = await js.pull_subscribe(name, "c")
-        first, second = await pull.fetch(2, timeout=5)
+        first, second = await pull.fetch(2, timeout=30)
         await second.nak()
-        again = (await pull.fetch(1, timeout=5))[0]
+        again = (await pull.fetch(1, timeout=30))[0]
         assert (again.data, deliveries(again)) == (b"2", 2)
-        await first.ack_sync(5)
-        await again.ack_sync(5)
+        await first.ack_sync(30)
+        await again.ack_sync(30)
         assert (await pull.consumer_info()).num_ack_pending == 0
 
 
@@ -284,10 +284,10 @@ async def test_nak_brings_it_back_at_once(js_server: Server) -> None:
 async def test_nak_with_delay(js_server: Server) -> None:
     async with stream(js_server, 1) as (_, js, name):
         pull = await js.pull_subscribe(name, "c")
-        message = (await pull.fetch(1, timeout=5))[0]
+        message = (await pull.fetch(1, timeout=30))[0]
         start = time.monotonic()
         await message.nak(delay=0.5)
-        again = (await pull.fetch(1, timeout=5))[0]
+        again = (await pull.fetch(1, timeout=30))[0]
         assert time.monotonic() - start > 0.45
         assert deliveries(again) == 2
 
@@ -297,7 +297,7 @@ async def test_term_ends_redelivery(js_server: Server) -> None:
     async with stream(js_server, 1) as (client, js, name):
         advisories = await client.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
         pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(ack_wait=0.2))
-        message = (await pull.fetch(1, timeout=5))[0]
+        message = (await pull.fetch(1, timeout=30))[0]
         await message.term()
         await take(advisories, 1)
         await empty(pull, 0.5)
@@ -326,7 +326,7 @@ async def test_max_deliver_gives_up_with_an_advisory(js_server: Server) -> None:
         advisories = await client.subscribe(f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{name}.c")
         config = ConsumerConfig(ack_wait=0.15, max_deliver=2)
         pull = await js.pull_subscribe(name, "c", config=config)
-        assert [deliveries((await pull.fetch(1, timeout=5))[0]) for _ in range(2)] == [1, 2]
+        assert [deliveries((await pull.fetch(1, timeout=30))[0]) for _ in range(2)] == [1, 2]
         while not advisories.pending_msgs:
             await empty(pull, 0.3)
         advisory = (await take(advisories, 1))[0]
@@ -342,19 +342,19 @@ async def test_max_ack_pending_holds_delivery(js_server: Server) -> None:
         held = await pull.fetch(5, timeout=0.5)
         assert numbers(held) == [1, 2]
         await empty(pull)
-        await held[0].ack_sync(5)
-        assert numbers(await pull.fetch(1, timeout=5)) == [3]
+        await held[0].ack_sync(30)
+        assert numbers(await pull.fetch(1, timeout=30)) == [3]
         await js.add_consumer(
             name, durable_name="c", name="c", filter_subject=name, max_ack_pending=10
         )
-        assert numbers(await pull.fetch(2, timeout=5)) == [4, 5]
+        assert numbers(await pull.fetch(2, timeout=30)) == [4, 5]
 
 
 @asynchronous
 async def test_next_after_ack(js_server: Server) -> None:
     async with stream(js_server, 3) as (client, js, name):
         pull = await js.pull_subscribe(name, "c")
-        message = (await pull.fetch(1, timeout=5))[0]
+        message = (await pull.fetch(1, timeout=30))[0]
         inbox = await client.subscribe(client.new_inbox())
         await client.publish(message.reply, b"+NXT", inbox.subject)
         assert numbers(await take(inbox, 1)) == [2]
@@ -367,7 +367,7 @@ async def test_headers_only(js_server: Server) -> None:
         await js.publish(name, b"12345", headers={"A": "b"})
         await js.publish(name, b"")
         pull = await js.pull_subscribe(name, "c", config=ConsumerConfig(headers_only=True))
-        first, second = await pull.fetch(2, timeout=5)
+        first, second = await pull.fetch(2, timeout=30)
         assert (first.data, first.headers) == (b"", {"A": "b", "Nats-Msg-Size": "5"})
         assert (second.data, second.headers) == (b"", {"Nats-Msg-Size": "0"})
 
@@ -397,11 +397,11 @@ async def test_pause_and_resume(js_server: Server) -> None:
         assert (await pull.consumer_info()).paused
         await empty(pull)
         assert not (await js.resume_consumer(name, "c")).paused
-        assert numbers(await pull.fetch(2, timeout=5)) == [1, 2]
+        assert numbers(await pull.fetch(2, timeout=30)) == [1, 2]
         soon = (datetime.now(UTC) + timedelta(seconds=0.5)).isoformat()
         await js.pause_consumer(name, "c", soon)
         await js.publish(name, b"3")
-        assert numbers(await pull.fetch(1, timeout=5)) == [3]
+        assert numbers(await pull.fetch(1, timeout=30)) == [3]
         assert datetime.now(UTC) >= datetime.fromisoformat(soon)
 
 
@@ -436,7 +436,7 @@ async def test_deliver_policies(
         pull = await js.pull_subscribe(name, "c", stream=name, config=settings)
         assert (await pull.consumer_info()).num_pending == len(wanted) - 1
         await js.publish(f"{name}.0", b"7")
-        assert numbers(await pull.fetch(len(wanted), timeout=5)) == wanted
+        assert numbers(await pull.fetch(len(wanted), timeout=30)) == wanted
 
 
 @asynchronous
@@ -446,7 +446,7 @@ async def test_start_by_time(js_server: Server) -> None:
         await js.publish(name, b"4")
         config = ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)
         pull = await js.pull_subscribe(name, "c", config=config)
-        assert numbers(await pull.fetch(1, timeout=5)) == [4]
+        assert numbers(await pull.fetch(1, timeout=30)) == [4]
 
 
 @asynchronous
@@ -455,11 +455,11 @@ async def test_filters(js_server: Server) -> None:
         for n in range(1, 13):
             await js.publish(f"{name}.{n % 3}.{n % 2}", b"%d" % n)
         one = await js.pull_subscribe(f"{name}.*.1", "one", stream=name)
-        assert numbers(await one.fetch(6, timeout=5)) == [1, 3, 5, 7, 9, 11]
+        assert numbers(await one.fetch(6, timeout=30)) == [1, 3, 5, 7, 9, 11]
         config = ConsumerConfig(filter_subjects=[f"{name}.0.>", f"{name}.1.1"])
         two = await js.pull_subscribe(name, "two", stream=name, config=config)
         assert (await two.consumer_info()).num_pending == 6
-        assert numbers(await two.fetch(6, timeout=5)) == [1, 3, 6, 7, 9, 12]
+        assert numbers(await two.fetch(6, timeout=30)) == [1, 3, 6, 7, 9, 12]
         assert (await two.consumer_info()).num_pending == 0
 
 
@@ -525,17 +525,17 @@ async def test_deleted_messages_are_skipped(js_server: Server) -> None:
             await js.delete_msg(name, seq)
         pull = await js.pull_subscribe(name, "c")
         assert (await pull.consumer_info()).num_pending == 6
-        assert numbers(await pull.fetch(6, timeout=5)) == [2, 3, 6, 7, 8, 9]
+        assert numbers(await pull.fetch(6, timeout=30)) == [2, 3, 6, 7, 8, 9]
 
 
 @asynchronous
 async def test_consumer_of_a_memory_stream(js_server: Server) -> None:
     async with stream(js_server, 4, storage=StorageType.MEMORY) as (_, js, name):
         pull = await js.pull_subscribe(name, "c")
-        messages = await pull.fetch(4, timeout=5)
+        messages = await pull.fetch(4, timeout=30)
         assert numbers(messages) == [1, 2, 3, 4]
         for message in messages:
-            await message.ack_sync(5)
+            await message.ack_sync(30)
         info = await pull.consumer_info()
         assert info.ack_floor and info.ack_floor.stream_seq == 4
 
@@ -563,9 +563,9 @@ async def test_a_callback_subscription_acks_by_itself(js_server: Server) -> None
 async def test_double_ack_of_an_old_message_is_answered(js_server: Server) -> None:
     async with stream(js_server, 1) as (client, js, name):
         pull = await js.pull_subscribe(name, "c")
-        message = (await pull.fetch(1, timeout=5))[0]
+        message = (await pull.fetch(1, timeout=30))[0]
         for _ in range(2):
-            answer = await client.request(message.reply, b"+ACK", timeout=5)
+            answer = await client.request(message.reply, b"+ACK", timeout=30)
             assert (answer.data, answer.headers) == (b"", None)
         never = message.reply.replace(".1.1.1.", ".1.9.9.")
         inbox = await client.subscribe(client.new_inbox())

@@ -54,10 +54,10 @@ async def test_request_and_reply(core_server: Server) -> None:
         await service.subscribe("double", cb=double)
         await service.flush()
         answers = await asyncio.gather(
-            *(client.request("double", str(n).encode(), timeout=5) for n in range(200))
+            *(client.request("double", str(n).encode(), timeout=30) for n in range(200))
         )
         assert [int(a.data) for a in answers] == [n * 2 for n in range(200)]
-        old_style = await client.request("double", b"21", old_style=True, timeout=5)
+        old_style = await client.request("double", b"21", old_style=True, timeout=30)
         assert old_style.data == b"42"
 
 
@@ -136,7 +136,7 @@ async def test_unsubscribe_and_limits(core_server: Server) -> None:
         await plain.unsubscribe()
         await client.flush()
         with pytest.raises(nats.errors.NoRespondersError):
-            await client.request("x", b"", timeout=5)
+            await client.request("x", b"", timeout=30)
 
 
 @asynchronous

@@ -212,7 +212,7 @@ async def keys_that_begin(server: Server, history: int) -> dict[str, list[str]]:
         for pattern in ("a*", "ap>", "apple>", "x*"):
             watcher = await kv.watch(pattern, ignore_deletes=True, meta_only=True)
             listed[pattern] = []
-            while (entry := await watcher.updates(timeout=5)) is not None:
+            while (entry := await watcher.updates(timeout=30)) is not None:
                 listed[pattern].append(entry.key)
             await watcher.stop()
     return listed

@@ -154,7 +154,7 @@ async def test_a_key_with_a_life_leaves_a_marker(js_server: Server) -> None:
         kv = await client.jetstream().create_key_value(bucket=unique("KV"), limit_marker_ttl=100.0)
         assert (await kv.status()).stream_info.config.allow_msg_ttl
         watcher = await kv.watchall()
-        assert await watcher.updates(timeout=5) is None
+        assert await watcher.updates(timeout=30) is None
         await kv.put("long", b"2")
         await kv.create("short", b"1", msg_ttl=1.0)
         seen = [await watcher.updates(timeout=8) for _ in range(3)]

@@ -41,10 +41,10 @@ async def test_service_answers_and_counts(core_server: Server) -> None:
         await group.add_endpoint(name="fail", handler=fail)
         await server.flush()
         for n in range(10):
-            answer = await client.request(f"{name}-group.echo", b"x" * n, timeout=5)
+            answer = await client.request(f"{name}-group.echo", b"x" * n, timeout=30)
             assert answer.data == b"x" * n
             assert answer.headers == {"Length": str(n)}
-        bad = await client.request(f"{name}-group.fail", b"", timeout=5)
+        bad = await client.request(f"{name}-group.fail", b"", timeout=30)
         assert bad.headers == {
             "Nats-Service-Error": "no good",
             "Nats-Service-Error-Code": "400",
@@ -71,7 +71,7 @@ async def test_instances_share_requests_and_all_are_found(core_server: Server) -
         await server.flush()
         found = await answers(client, f"$SRV.PING.{name}", 3)
         assert {f["id"] for f in found} == {s.id for s in services}
-        requests = [client.request(f"{name}.echo", b"%d" % n, timeout=5) for n in range(90)]
+        requests = [client.request(f"{name}.echo", b"%d" % n, timeout=30) for n in range(90)]
         assert [m.data for m in await asyncio.gather(*requests)] == [b"%d" % n for n in range(90)]
         per_instance = [s.stats().endpoints[0].num_requests for s in services]
         assert sum(per_instance) == 90

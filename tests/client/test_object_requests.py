@@ -509,7 +509,7 @@ async def test_acks_are_the_streams_alone(server: Server) -> None:
     async with asker(server) as app:
         heard = await app.client.subscribe("$JS.OBJECT.>")
         await app.put("a", b"a")
-        ack = await heard.next_msg(timeout=5)
+        ack = await heard.next_msg(timeout=30)
         prefix, _, number = ack.subject.rpartition(".")
         begin = {"nonce": "n", "size": 2, "chunks": 2}
         assert "error" not in await app.ask("$OBJ.b.info.b", begin)

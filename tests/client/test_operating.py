@@ -169,12 +169,12 @@ async def test_from_nats_server_and_back(
                 for _ in range(10):
                     last = (await js.publish("s", b"%d" % turn)).seq
                 assert last == 10 * (turn + 1)
-                taken = await reader.fetch(10, timeout=5)
+                taken = await reader.fetch(10, timeout=30)
                 first = 10 * turn + 1
                 sequences = [m.metadata.sequence.stream for m in taken]
                 assert sequences == list(range(first, first + 10))
                 for message in taken:
-                    await message.ack_sync(5)
+                    await message.ack_sync(30)
             if turn % 2:
                 assert fetch(server, "/healthz") == (200, {"status": "ok"})
             server.stop()

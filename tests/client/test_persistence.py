@@ -121,9 +121,9 @@ async def test_consumer_state(server: Server, kill: bool) -> None:
         await fill(js, "s", 10)
         config = ConsumerConfig(ack_wait=60)
         pull = await js.pull_subscribe("s", "c", config=config)
-        messages = await pull.fetch(6, timeout=5)
+        messages = await pull.fetch(6, timeout=30)
         for index in (0, 1, 3):
-            await messages[index].ack_sync(5)
+            await messages[index].ack_sync(30)
         await messages[4].nak(delay=4)
         refused = time.monotonic()
         await asyncio.sleep(SETTLE_SECONDS)  # nats-server has written it down
@@ -158,9 +158,9 @@ async def test_work_queue(server: Server, kill: bool) -> None:
         await js.add_stream(name="W", subjects=["w"], retention=RetentionPolicy.WORK_QUEUE)
         await fill(js, "w", 20)
         pull = await js.pull_subscribe("w", "c")
-        for message in await pull.fetch(20, timeout=5):
+        for message in await pull.fetch(20, timeout=30):
             if int(message.data) % 2:
-                await message.ack_sync(5)
+                await message.ack_sync(30)
         await asyncio.sleep(SETTLE_SECONDS)  # nats-server has written it down
         await restart(client, server, kill=kill)
         left = [int(data) for _, _, data, _ in await contents_of_queue(js)]

@@ -359,7 +359,9 @@ def test_messages_and_requests_between_accounts_go_on(servers: Servers) -> None:
 
         async def ask() -> None:
             while not stop:
-                answers = await asyncio.gather(*(b.request("q", b"?", timeout=5) for _ in range(5)))
+                answers = await asyncio.gather(
+                    *(b.request("q", b"?", timeout=30) for _ in range(5))
+                )
                 assert [message.data for message in answers] == [b"?"] * 5
 
         work = [asyncio.create_task(publish()), *(asyncio.create_task(ask()) for _ in range(3))]

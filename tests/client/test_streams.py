@@ -329,15 +329,15 @@ async def test_work_queue_forgets_what_is_acked(js_server: Server, storage: Stor
         await js.add_stream(name=name, storage=storage, retention=RetentionPolicy.WORK_QUEUE)
         await fill(js, name, 5)
         worker = await js.pull_subscribe(name, "worker")
-        messages = await worker.fetch(5, timeout=5)
+        messages = await worker.fetch(5, timeout=30)
         for message in (messages[1], messages[0], messages[4]):
-            await message.ack_sync(5)
+            await message.ack_sync(30)
         assert [seq for seq, _ in await bodies(js, name)] == [3, 4]
         with pytest.raises(APIError) as failure:
             await js.pull_subscribe(name, "second")
         assert error_of(failure) == 10100
         await messages[2].term()
-        await messages[3].ack_sync(5)
+        await messages[3].ack_sync(30)
 
         async def empty() -> bool:
             return (await js.stream_info(name)).state.messages == 0
@@ -365,11 +365,11 @@ async def test_interest_keeps_until_every_consumer_acked(
         only_a = await js.pull_subscribe(f"{name}.a", "only")
         for subject in ("a", "b", "a"):
             await js.publish(f"{name}.{subject}", b"")
-        for message in await both.fetch(3, timeout=5):
-            await message.ack_sync(5)
+        for message in await both.fetch(3, timeout=30):
+            await message.ack_sync(30)
         assert [seq for seq, _ in await bodies(js, name)] == [2, 4]
-        first, _ = await only_a.fetch(2, timeout=5)
-        await first.ack_sync(5)
+        first, _ = await only_a.fetch(2, timeout=30)
+        await first.ack_sync(30)
         assert [seq for seq, _ in await bodies(js, name)] == [4]
         await js.delete_consumer(name, "only")
 

@@ -50,7 +50,7 @@ def shape(value: Any) -> Any:
 async def ask(server: Server, subject: str, body: bytes = b"") -> Any:
     client = await nats.connect(server.url, user="ann", password="secret")
     try:
-        answer = await client.request(subject, body, timeout=5)
+        answer = await client.request(subject, body, timeout=30)
         return json.loads(answer.data)
     finally:
         await client.close()
