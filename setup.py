@@ -21,6 +21,7 @@ LAYERS = [
         "consumer",
         "core",
         "net",
+        "links",
         "tls",
         "engine",
         "language",

@@ -143,6 +143,8 @@ cdef struct Msg:
     Span data
     uint64_t cid    # the connection it came from; 0 for the server's own
     int kind        # KIND_*
+    uint32_t origin  # the leaf cluster that it came from, by a number of this server's; 0: none
+    const Span* groups  # from another server: the queue groups that it is for, blanks between them; NULL: those that match
     bint behind     # the control plane has requests of this connection: what it asks comes behind them
     void* account
 

@@ -57,62 +57,7 @@ cdef Sub* sub_new(Span subject, Span queue, Span sid) noexcept nogil     # NULL:
 cdef void sub_free(Sub* s) noexcept nogil                                # only if it was never inserted
 
 
-# ---- sublist: which subscriptions match a subject --------------------------------------------------
-
-cdef struct QueueGroup:
-    Span name               # borrowed from a member
-    Sub** subs
-    uint32_t n
-    uint64_t weight         # of all together
-
-cdef struct Match:
-    Sub** plain
-    uint32_t n_plain
-    QueueGroup* groups      # one for each distinct queue name, over all matching patterns
-    uint32_t n_groups
-
-cdef struct SublistStats:
-    uint64_t subs
-    uint64_t blocks         # allocations that it holds now, subscriptions aside
-    uint64_t cache          # entries now
-    uint64_t cached_bytes
-    uint64_t inserts
-    uint64_t removes
-    uint64_t matches
-    uint64_t cache_hits
-    uint32_t max_fanout     # over the cached results
-    double avg_fanout
-
-ctypedef void (*sub_fn)(void* ctx, Sub* s) noexcept nogil
-
-# waiting: where it links itself when sublist_gc has something to do; NULL: its owner knows by itself.
-cdef Sublist* sublist_new(List* waiting) noexcept nogil
-cdef void sublist_free(Sublist* l) noexcept nogil                         # and every sub still in it
-cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil                # 0 | -1 no memory
-cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # marks it closed; gc frees it
-# Every subscription whose subject matches the literal `subject` (whose own * and > count as literals, but
-# equal patterns match). The result is valid until sublist_gc or match_done. NULL only when memory ran out.
-cdef const Match* sublist_match(Sublist* l, Span subject) noexcept nogil
-cdef void match_done(Sublist* l, const Match* found) noexcept nogil       # nobody looks at the result any more
-cdef void sublist_gc(Sublist* l) noexcept nogil     # frees what was removed and retired; no result may be in use
-cdef void sublists_gc(List* waiting) noexcept nogil                       # of all that wait there
-cdef void sublist_stats(Sublist* l, SublistStats* out) noexcept nogil
-# Calls fn, which must not change the sublist, for each subscription.
-cdef void sublist_each(Sublist* l, sub_fn fn, void* ctx) noexcept nogil
-
-cdef struct SubCursor:
-    # How far a look at a sublist in pieces has come; it begins with zeros.
-    int part                # of the sublist
-    uint64_t at             # a place there
-    uint32_t set            # of the sets there
-    bint inside             # of that set, the first of these are still to come:
-    uint32_t plain
-    uint32_t queued
-
-# Likewise, a piece: it lowers *room by what it looks at, and ends when that is gone. True: it has come to the end. Between two
-# pieces the sublist may change. A subscription that is there from the first piece to the last is told: once, but perhaps
-# twice where another one of exactly its subject ends in between.
-cdef bint sublist_some(Sublist* l, SubCursor* c, int64_t* room, sub_fn fn, void* ctx) noexcept nogil
+include "core/sublist.pxd"
 
 
 # ---- permissions -----------------------------------------------------------------------------------
@@ -218,6 +163,11 @@ cdef enum CloseReason:
     CLOSE_PROXY_REQUIRED
     CLOSE_PROXY_NOT_TRUSTED
     CLOSE_THROTTLED         # more TLS handshakes in a second than there may be
+    CLOSE_DUPLICATE_ROUTE
+    CLOSE_DUPLICATE_NAME    # of a server
+    CLOSE_CLUSTER_NAME
+    CLOSE_WRONG_PORT
+    CLOSE_WRONG_GATEWAY
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.
@@ -226,6 +176,8 @@ cdef struct Reply:
 
 cdef struct Account
 cdef struct Engine
+cdef struct Peers
+cdef struct Target
 
 cdef struct Ahead:
     # A publish without headers that a protocol recognised in what was received. It begins where the one before it ends.
@@ -239,6 +191,8 @@ cdef struct Protocol:
     size_t size             # of the connection's struct, which starts with its Client
     # Makes what is its own in a struct of zeros behind a Client that is made; NULL: there is nothing.
     void (*init)(Client* c) noexcept nogil
+    # Frees what is its own, when the connection is gone. NULL: there is nothing.
+    void (*end)(Client* c) noexcept nogil
     # Recognises what p[0:n] begins with, at most `most` publishes, and returns how many; changes nothing. NULL: it does not.
     uint32_t (*look)(const uint8_t* p, size_t n, Ahead* ahead, uint32_t most) noexcept nogil
     # Its first words: before the handshake of a connection that is secured, unless that comes first.
@@ -250,6 +204,8 @@ cdef struct Protocol:
     size_t (*feed)(Client* c, const uint8_t* p, size_t n, size_t* need) noexcept nogil
     # Puts a message for one of its subscriptions into the out buffer. src: the connection it came from, or NULL. 1: taken.
     int (*deliver)(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
+    # Puts a message into the out buffer once for all of the subscriptions that `deliver` noted as a target. NULL: it notes none.
+    int (*send)(Engine* e, const Target* t, const Msg* m) noexcept nogil
     # The control plane lets it in.
     void (*admit)(Client* c) noexcept nogil
     # The timer for this has run out.
@@ -343,6 +299,30 @@ cdef struct Watch:
     void (*fn)(void* target, bint active) noexcept nogil
     void* target
 
+cdef struct Target:
+    # A server that the message under way goes to, once, for all of its subscriptions that match.
+    Client* to
+    Sub* first
+    uint32_t picked         # in Engine.picked: the first of its queue subscriptions, plus one; 0: none
+    uint32_t last
+
+cdef struct Picked:
+    Sub* sub
+    uint32_t next           # of the same target, as Target.picked
+
+cdef struct Peers:
+    # What leads to other servers; engine.peers is NULL where there is none.
+    # A subscription begins (delta 1) or ends (-1) that is not another server's.
+    void (*interest)(Peers* p, Account* a, Sub* s, int delta) noexcept nogil
+    # An account is about to be freed.
+    void (*forget)(Peers* p, Account* a) noexcept nogil
+    Target* targets         # of the messages under way, those of a message inside another behind
+    uint32_t n_targets
+    uint32_t cap_targets
+    Picked* picked
+    uint32_t n_picked
+    uint32_t cap_picked
+
 cdef struct Crossing:
     # Replies that an account gives to others, and waits for.
     bint taken              # those to other accounts' requests are, by this prefix
@@ -365,6 +345,7 @@ cdef struct Account:
     List served             # Subs that end with it: of the control plane's
     StrMap watches          # subject -> Watch*
     StrMap early            # subject -> Sub*: what answers requests before the control plane has them
+    void* told              # what other servers are told of its interest; Peers.forget frees it
     Usage memory            # what its streams hold, by the kind of storage
     Usage storage
     Requests requests       # that its streams answered
@@ -521,12 +502,15 @@ cdef struct Engine:
     Responses responses
     Bytes server_name       # which clients of other accounts may be told
     uint8_t server_hash[8]
+    Bytes cluster_name      # empty: it is in none
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     int pace                # Pace: what became of what was delivered last
     uint32_t asked          # what requests count that went to the inbox from whoever publishes now
     bint alone              # nothing else of theirs is to be read before these are answered
     bint trace
     bint debug
+    Peers* peers            # NULL: no other server
+    uint32_t first_target   # in peers.targets, of the message under way
     const Msg* sharing      # the message under way, if several connections may take its payload
     Payload* shared         # its payload, once one has
     uint64_t n_payloads     # shared ones there are
@@ -556,6 +540,8 @@ cdef void account_stop_serving(Account* a, Span subject) noexcept nogil
 
 # Routes m inside m.account; src is the publishing client or NULL. Returns the number of receivers.
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil
+# Notes that a message goes to the subscription's server, with the others that it goes to. 1: it does; 0: no memory.
+cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
 # Frees what routing retired; called between messages when nothing is being routed.
 cdef void engine_gc(Engine* e) noexcept nogil
 
@@ -582,12 +568,19 @@ cdef void client_drop_subs(Client* c) noexcept nogil
 cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil
 # Protocol.deliver of clients: MSG and HMSG.
 cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
+# Of a connection of another protocol that has taken a message of so many bytes: figures are counted, and slow_down tells the
+# one who sent it that much waits there.
+cdef void count_sent(Engine* e, Client* c, Sub* s, Account* a, uint32_t total) noexcept nogil
+cdef void slow_down(Engine* e, Client* c) noexcept nogil
 # Protocol.accepted, and unheard of clients.
 cdef void client_accepted(Client* c) noexcept nogil
 cdef void client_unheard(Client* c, Span subject, Span reply) noexcept nogil
 # Verbs of any protocol, after parsing; what is wrong is told by Protocol.refuse. publish returns the number of receivers and may
 # set closing; sub_begin tells whether there is the subscription.
 cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
+cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uint32_t weight,
+                  uint32_t origin) noexcept nogil
+cdef void sub_drop(Client* c, Sub* s) noexcept nogil
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
 cdef void sub_end(Client* c, Span sid, uint64_t max) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil

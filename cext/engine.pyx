@@ -13,6 +13,10 @@ from jsserver.cext.bytes cimport *
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.core cimport *
 from jsserver.cext.net cimport *
+from jsserver.cext.links cimport (
+    LINK_CONNECT, LINK_ERROR, LINK_HAILED, LINK_INFO, LINK_OPENED, Mesh, RouteConn, RouteTerms, link_resume, mesh_free, mesh_new,
+    mesh_pin, route_open, routes,
+)
 from jsserver.cext.store cimport (
     committer_ballast, committer_free, committer_has_room, committer_new, committer_run, committer_stop,
 )
@@ -35,3 +39,4 @@ include "engine/view.pxi"
 include "engine/plane.pxi"
 include "engine/accounts.pxi"
 include "engine/listeners.pxi"
+include "engine/links.pxi"

@@ -438,7 +438,7 @@ cdef struct Net:
     uint32_t n_reactors
     bint stopping
     List conns
-    uint32_t n_conns
+    uint32_t n_clients      # of them
     uint32_t n_coming       # connections that are not known yet
     U64Map by_cid
     uint64_t next_cid

@@ -59,6 +59,13 @@ _OPTIONS: dict[str, tuple[Parser, str]] = {
     "tlscacert": (str, "tls_flags.ca"),
     "js": (parse_bool, "jetstream.enabled"),
     "jetstream": (parse_bool, "jetstream.enabled"),
+    "cluster": (str, "cluster.flag_listen"),
+    "cluster_listen": (str, "cluster.flag_listen"),
+    "routes": (str, "cluster.flag_routes"),
+    "cluster_name": (str, "cluster.name"),
+    "cluster_advertise": (str, "cluster.advertise"),
+    "no_advertise": (parse_bool, "cluster.no_advertise"),
+    "connect_retries": (parse_int, "cluster.connect_retries"),
 }
 
 # Switches that turn several options on.
@@ -88,13 +95,6 @@ _UNAVAILABLE: dict[str, Parser] = {
     "syslog": parse_bool,
     "r": str,
     "remote_syslog": str,
-    "routes": str,
-    "cluster": str,
-    "cluster_listen": str,
-    "cluster_name": str,
-    "cluster_advertise": str,
-    "no_advertise": parse_bool,
-    "connect_retries": parse_int,
     "profile": parse_int,
 }
 
@@ -147,6 +147,14 @@ Logging options:
 JetStream options:
     -js, --jetstream                 Turn JetStream on
     -sd, --store_dir <dir>           Directory for its data
+
+Cluster options:
+        --cluster <url>              Where other servers of the cluster connect (nats://host:port)
+        --cluster_name <name>        Name of the cluster (default: one is made)
+        --routes <url, ...>          Servers of the cluster to connect to
+        --cluster_advertise <host>   Address to announce to other servers of the cluster
+        --no_advertise               Tell clients and servers no addresses of clients' ports
+        --connect_retries <n>        Attempts for servers that others have told of (default: 0)
 
 Authorization options:
         --user <user>                Name that clients have to give

@@ -41,6 +41,7 @@ from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, shor
 
 if TYPE_CHECKING:
     from jsserver.access.secured import Secured
+    from jsserver.cext.engine import MeshHandle
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
@@ -94,16 +95,35 @@ class Front:
         self.started = time.time_ns()
         self.plane = DataPlane(options.reactors)
         self.accounts = Accounts(self.plane)
-        self.plane.name_server(self.name.encode(), short_hash(self.name).encode())
+        self.cluster = ""
+        self.mesh: MeshHandle | None = None
+        """The routes to other servers of the cluster; None: it is in none."""
+        if options.cluster.port:
+            from jsserver.text import nuid
+
+            self.cluster = options.cluster.name or nuid.new()
+            self.mesh = self.plane.mesh(max(options.cluster.pool_size or 3, 0))
         self.configured = Configured(self.accounts)
         self.configured.follow(options, self.configured.coming(options))
         if options.system:
             self.accounts[options.system].become_system()
         self.storage = self._take_storage() if options.jetstream.enabled else None
-        builder = InfoBuilder(self.id, self.name, self.xkey, jetstream=self.storage is not None)
-        self.listeners = Listeners(options, self.plane, log, builder)
+        has = self.storage is not None
+        self._builder = InfoBuilder(self.id, self.name, self.xkey, jetstream=has)
+        self._call_cluster(self.cluster)
+        self.listeners = Listeners(options, self.plane, log, self._builder)
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
+
+    def _call_cluster(self, name: str) -> None:
+        self.cluster = self._builder.cluster = name
+        raw = self.name.encode()
+        self.plane.name_server(raw, short_hash(self.name).encode(), name.encode())
+
+    def rename_cluster(self, name: str) -> None:
+        """The cluster is called so from now on; clients that come are told so."""
+        self._call_cluster(name)
+        self.listeners.terms()
 
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.

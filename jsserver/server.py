@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jsserver.services.jetstream import JetStream
     from jsserver.services.operators import Operators
     from jsserver.services.reloading import Parts
+    from jsserver.services.routes import Routes
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
 
@@ -63,6 +64,7 @@ class Server:
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None
         self.closed = ClosedConnections(options.max_closed_clients)
+        self.routes = self._make_routes()
         self.inbox = Inbox(
             self.plane,
             self.log,
@@ -70,6 +72,7 @@ class Server:
             options,
             self.accounts,
             self._make_websockets(),
+            self.routes,
             on_request=self._request,
             on_event=self._event,
             on_connected=self._connected,
@@ -119,6 +122,25 @@ class Server:
             self.finished,
             front.name,
             front.id,
+        )
+
+    def _make_routes(self) -> Routes | None:
+        front = self.front
+        if front.mesh is None:
+            return None
+        # Imported only here: a server that is in no cluster starts without it.
+        from jsserver.services.routes import Routes
+
+        return Routes(
+            front.options,
+            front.plane,
+            front.mesh,
+            front.accounts,
+            front.log,
+            name=front.name,
+            server_id=front.id,
+            cluster=front.cluster,
+            renamed=front.rename_cluster,
         )
 
     def _make_delegates(self) -> Delegates | None:
@@ -306,6 +328,8 @@ class Server:
             self.inbox.open()
         else:
             await self._listen()
+        if self.routes is not None:
+            self.routes.start(self.front.listeners.route_port)
         monitoring = self.front.listeners.take_monitoring()
         if monitoring is not None:
             # Imported only here: a server that is not watched starts without it.
@@ -386,6 +410,8 @@ class Server:
         if self.events is not None:
             self.events.stop()
         self.front.listeners.close()
+        if self.routes is not None:
+            self.routes.close()
         if self.jetstream is not None:
             await self.jetstream.close()
         if self.monitor is not None:

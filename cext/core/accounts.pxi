@@ -53,6 +53,8 @@ cdef void account_end(Account* a) noexcept nogil:
 
 
 cdef void account_free(Account* a) noexcept nogil:
+    if a.told != NULL:
+        a.engine.peers.forget(a.engine.peers, a)
     sublist_free(a.subs)
     strmap_free(&a.watches)
     strmap_free(&a.early)

@@ -42,6 +42,8 @@ cdef int64_t client_max_payload(const Client* c) noexcept nogil:
 
 cdef void client_free(Client* c) noexcept nogil:
     cdef Chunk* k
+    if c.protocol.end != NULL:
+        c.protocol.end(c)
     client_drop_subs(c)
     strmap_free(&c.subs)
     client_forget_replies(c)

@@ -75,6 +75,10 @@ cdef inline void put_data(Client* c, Span data) noexcept nogil:
         client_write(c, b"\r\n", 2)
 
 
+cdef void count_sent(Engine* e, Client* c, Sub* s, Account* a, uint32_t total) noexcept nogil:
+    count_out(e, c, s, a, total)
+
+
 cdef inline void count_out(Engine* e, Client* c, Sub* s, Account* a, uint32_t total) noexcept nogil:
     s.delivered += 1
     c.out_msgs += 1

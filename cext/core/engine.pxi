@@ -13,7 +13,7 @@ cdef int outlet_send(void* ctx, const Msg* m) noexcept nogil:
 
 cdef void* outlet_subscribe(void* ctx, void* account, Span subject, int hears, inbound_fn fn,
                             void* target) noexcept nogil:
-    return own_subscribe(<Account*>account, subject, hears, fn, target)
+    return own_subscribe(<Account*>account, subject, hears, 0, fn, target)
 
 
 cdef void outlet_unsubscribe(void* ctx, void* handle) noexcept nogil:
@@ -63,6 +63,7 @@ cdef void engine_free(Engine* e) noexcept nogil:
     u64map_free(&e.responses.by_id)
     free(e.responses.buckets)
     bytes_free(&e.server_name)
+    bytes_free(&e.cluster_name)
     draft_free(&e.mapped)
     chunks_free(e)
     bytes_free(&e.inbox.items)

@@ -151,11 +151,9 @@ cdef int account_link(Account* a, ServiceImport* services, const Span* subjects,
     while s != NULL:
         account_hold(s.to)
         a.api_imported = a.api_imported or subject_covers(subjects[0], span_c(b"$JS.API.INFO"))
-        s.sub = own_subscribe(a, subjects[0], REQUESTERS | LISTENS, NULL, s)
+        s.sub = own_subscribe(a, subjects[0], REQUESTERS | LISTENS, LINK_SERVICE, NULL, s)
         if s.sub == NULL:
             rc = -1
-        else:
-            s.sub.link = LINK_SERVICE
         subjects += 1
         s = s.next
     while t != NULL:

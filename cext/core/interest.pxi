@@ -72,11 +72,13 @@ cdef bint outlet_still_full(void* ctx, void* account, Span subject) noexcept nog
     return most_queued(<Account*>account, subject) > <int64_t>(full_pending(<Engine*>ctx) // 2)
 
 
-cdef void watch_changed(Account* a, Sub* s, int delta) noexcept nogil:
-    # Counts a subscription in or out of the watches on exactly its subject and group.
+cdef void interest_changed(Account* a, Sub* s, int delta) noexcept nogil:
+    # A subscription begins (1) or ends (-1): other servers are told, and the watches on exactly its subject and group.
     cdef Watch* w
     cdef Watch* after
-    if a.watches.n == 0:
+    if a.engine.peers != NULL:
+        a.engine.peers.interest(a.engine.peers, a, s, delta)
+    if a.watches.n == 0 or not s.listens:
         return
     w = <Watch*>strmap_get(&a.watches, s.subject)
     while w != NULL:

@@ -65,6 +65,8 @@ cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) no
     m.data = data
     m.cid = c.cid
     m.kind = c.kind
+    m.origin = c.origin
+    m.groups = NULL
     m.behind = c.asking > 0
     m.account = c.account
     if dest.n and is_yes(trace_header(header, b"Nats-Trace-Only")):

@@ -13,7 +13,6 @@ cdef enum:
 
 cdef int answer_here(Account* a) noexcept nogil:
     # The account's replies have a prefix, and somebody takes what is sent there. 0 | -1 no memory.
-    cdef Sub* s
     cdef uint8_t pattern[REPLY_PREFIX + 2]
     if a.replies.taken:
         return 0
@@ -21,10 +20,8 @@ cdef int answer_here(Account* a) noexcept nogil:
     env_token(&a.engine.env, a.replies.prefix + 4, REPLY_PREFIX - 4)
     memcpy(pattern, a.replies.prefix, REPLY_PREFIX)
     memcpy(pattern + REPLY_PREFIX, b".>", 2)
-    s = account_serve(a, span(pattern, REPLY_PREFIX + 2), HEARS_ALL | LISTENS, NULL)
-    if s == NULL:
+    if serve_link(a, span(pattern, REPLY_PREFIX + 2), HEARS_ALL | LISTENS, LINK_REPLY, NULL) == NULL:
         return -1
-    s.link = LINK_REPLY
     a.replies.taken = True
     return 0
 

@@ -9,7 +9,7 @@ cdef enum:
 
 cdef inline int hand_over(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
     # To a connection's subscription. A leaf node's cluster has what it sent, whichever way it asks.
-    if s.origin and src != NULL and src.origin == s.origin:
+    if s.origin and m.origin == s.origin:
         return 0
     return s.client.protocol.deliver(e, src, s, m)
 
@@ -64,6 +64,107 @@ cdef bint is_for_several(const Match* found) noexcept nogil:
     return n > 1
 
 
+cdef bint names_group(const Span* groups, Span name) noexcept nogil:
+    cdef const uint8_t* p = groups.p
+    cdef const uint8_t* end = groups.p + groups.n
+    cdef const uint8_t* start
+    while p < end:
+        while p < end and p[0] == c' ':
+            p += 1
+        start = p
+        while p < end and p[0] != c' ':
+            p += 1
+        if p - start == <ptrdiff_t>name.n and name.n and memcmp(start, name.p, name.n) == 0:
+            return True
+    return False
+
+
+cdef int group_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m) noexcept nogil:
+    # To one member of a group, some of whom are at other servers: a member of this cluster, each as likely as its weight says;
+    # then one of a leaf node. What another server of this cluster has sent goes to those who are here before all others. A leaf
+    # cluster has its own messages already.
+    cdef uint32_t k = choose(e, g), j
+    cdef Sub* s
+    cdef Sub* other = NULL
+    for j in range(g.n):
+        s = g.subs[k]
+        k = k + 1 if k + 1 < g.n else 0
+        if s.closed or not s.hears & 1 << m.kind or (s.origin and s.origin == m.origin):
+            continue
+        if s.client != NULL and s.client.kind == KIND_ROUTER and not s.origin:
+            return s.client.protocol.deliver(e, src, s, m)
+        if s.client != NULL and s.client.kind >= KIND_ROUTER:
+            if other == NULL:
+                other = s
+        elif deliver(e, src, s, m):
+            return 1
+    return other.client.protocol.deliver(e, src, other, m) if other != NULL else 0
+
+
+cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    cdef Peers* p = e.peers
+    cdef Target* t = NULL
+    cdef uint32_t i
+    for i in range(e.first_target, p.n_targets):
+        if p.targets[i].to == s.client:
+            t = &p.targets[i]
+            break
+    if t == NULL:
+        if p.n_targets == p.cap_targets and not targets_grow(p):
+            return 0
+        t = &p.targets[p.n_targets]
+        p.n_targets += 1
+        memset(t, 0, sizeof(Target))
+        t.to = s.client
+        t.first = s
+    if s.queue.n == 0:
+        return 1
+    if p.n_picked == p.cap_picked and not picked_grow(p):
+        return 0
+    p.picked[p.n_picked].sub = s
+    p.picked[p.n_picked].next = 0
+    p.n_picked += 1
+    if t.picked:
+        p.picked[t.last - 1].next = p.n_picked
+    else:
+        t.picked = p.n_picked
+    t.last = p.n_picked
+    return 1
+
+
+cdef bint targets_grow(Peers* p) noexcept nogil:
+    cdef uint32_t cap = p.cap_targets * 2 if p.cap_targets else 16
+    cdef Target* more = <Target*>realloc(p.targets, cap * sizeof(Target))
+    if more == NULL:
+        return False
+    p.targets = more
+    p.cap_targets = cap
+    return True
+
+
+cdef bint picked_grow(Peers* p) noexcept nogil:
+    cdef uint32_t cap = p.cap_picked * 2 if p.cap_picked else 16
+    cdef Picked* more = <Picked*>realloc(p.picked, cap * sizeof(Picked))
+    if more == NULL:
+        return False
+    p.picked = more
+    p.cap_picked = cap
+    return True
+
+
+cdef void targets_send(Engine* e, const Msg* m, uint32_t outer_target, uint32_t outer_picked) noexcept nogil:
+    # Once to each server that was noted for this message. What was noted for the message around this one stays.
+    cdef Peers* p = e.peers
+    cdef Target t
+    cdef uint32_t i
+    for i in range(e.first_target, p.n_targets):
+        t = p.targets[i]        # sending may move them
+        t.to.protocol.send(e, &t, m)
+    p.n_targets = e.first_target
+    p.n_picked = outer_picked
+    e.first_target = outer_target
+
+
 cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef Account* a = <Account*>m.account
     cdef Sublist* subs = a.subs
@@ -73,6 +174,7 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef int taken = 0
     cdef const Msg* outer = e.sharing
     cdef Payload* outer_payload = e.shared
+    cdef uint32_t outer_target = e.first_target, outer_picked = 0
     if e.depth >= MAX_DEPTH:
         note_too_deep(e, m)
         return 0
@@ -83,10 +185,17 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     e.depth += 1
     e.shared = NULL
     e.sharing = m if m.data.n >= SHARED_MIN and is_for_several(found) else NULL
+    if e.peers != NULL:
+        e.first_target = e.peers.n_targets
+        outer_picked = e.peers.n_picked
     for i in range(found.n_plain):
         taken += deliver(e, src, found.plain[i], m)
     for i in range(found.n_groups):
         g = &found.groups[i]
+        if e.peers != NULL:
+            if m.groups == NULL or names_group(m.groups, g.name):
+                taken += group_deliver(e, src, g, m)
+            continue
         k = choose(e, g) if g.n > 1 else 0
         for j in range(g.n):
             if deliver(e, src, g.subs[k], m):
@@ -95,6 +204,8 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
             k += 1
             if k == g.n:
                 k = 0
+    if e.peers != NULL:
+        targets_send(e, m, outer_target, outer_picked)
     match_done(subs, found)
     e.depth -= 1
     if e.shared != NULL:

@@ -1,12 +1,14 @@
 # Subscriptions of the server's own, and those of them that end with their account.
 
-cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void* target) noexcept nogil:
-    # A subscription of the server's own.
+cdef Sub* own_subscribe(Account* a, Span subject, int hears, int link, inbound_fn fn,
+                        void* target) noexcept nogil:
+    # A subscription of the server's own; link: where it leads, as Sub.link.
     cdef Span none = span(NULL, 0)
     cdef Sub* s = sub_new(subject, span_c(b"_sys_") if hears & SHARES else none, none)
     if s == NULL:
         return NULL
     s.fn = fn
+    s.link = link
     s.hears = hears
     s.target = target
     s.account = a
@@ -17,8 +19,7 @@ cdef Sub* own_subscribe(Account* a, Span subject, int hears, inbound_fn fn, void
     account_hold(a)
     if hears & IMPORTS and a.streams != NULL:
         shadows_add(a, s)
-    if s.listens:
-        watch_changed(a, s, 1)
+    interest_changed(a, s, 1)
     return s
 
 
@@ -33,16 +34,20 @@ cdef void own_unsubscribe(Sub* s) noexcept nogil:
         return
     shadows_drop(s)
     sublist_remove(a.subs, s)
-    if s.listens:
-        watch_changed(a, s, -1)
+    interest_changed(a, s, -1)
     account_release(a)
 
 
 cdef Sub* account_serve(Account* a, Span subject, int hears, inbound_fn fn) noexcept nogil:
+    return serve_link(a, subject, hears, 0, fn)
+
+
+cdef Sub* serve_link(Account* a, Span subject, int hears, int link, inbound_fn fn) noexcept nogil:
+    # As account_serve; link: as of own_subscribe.
     cdef Sub* s
     if a.closed:
         return NULL
-    s = own_subscribe(a, subject, hears, fn, a)
+    s = own_subscribe(a, subject, hears, link, fn, a)
     if s != NULL:
         list_push_front(&a.served, &s.node)
     return s

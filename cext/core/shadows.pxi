@@ -42,7 +42,7 @@ cdef void shadow_add(Sub* s, StreamImport* of, Span subject) noexcept nogil:
         return
     shadow.next_shadow = s.shadow
     s.shadow = shadow
-    watch_changed(of.to, shadow, 1)
+    interest_changed(of.to, shadow, 1)
 
 
 cdef void shadows_add(Account* a, Sub* s) noexcept nogil:
@@ -71,4 +71,4 @@ cdef void shadows_drop(Sub* s) noexcept nogil:
         shadow = s.shadow
         s.shadow = shadow.next_shadow
         sublist_remove((<Account*>shadow.account).subs, shadow)
-        watch_changed(<Account*>shadow.account, shadow, -1)
+        interest_changed(<Account*>shadow.account, shadow, -1)

@@ -16,7 +16,7 @@ cdef void sub_drop(Client* c, Sub* s) noexcept nogil:
     if s.shadow != NULL:
         shadows_drop(s)
     sublist_remove(a.subs, s)
-    watch_changed(a, s, -1)
+    interest_changed(a, s, -1)
     if a.replies.n_awaiting:
         interest_gone(a, s.subject)
 
@@ -32,6 +32,31 @@ cdef uint32_t count_tokens(Span s) noexcept nogil:
         if s.p[i] == c'.':
             n += 1
     return n
+
+
+cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uint32_t weight,
+                  uint32_t origin) noexcept nogil:
+    # A subscription in an account, its connection's or another one that the connection holds. NULL: no memory.
+    cdef Sub* s = sub_new(subject, queue, sid)
+    if s == NULL:
+        return NULL
+    s.client = c
+    s.account = a
+    s.hears = c.hears
+    s.weight = weight
+    s.origin = origin
+    s.listens = True
+    if strmap_put(&c.subs, s.sid, s) != 0:
+        sub_free(s)
+        return NULL
+    if sublist_insert(a.subs, s) != 0:
+        strmap_del(&c.subs, s.sid)
+        sub_free(s)
+        return NULL
+    list_push_front(&c.own_subs, &s.node)
+    c.n_subs += 1
+    interest_changed(a, s, 1)
+    return s
 
 
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil:
@@ -58,31 +83,13 @@ cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weig
         if not subject_is_valid(subject):
             c.protocol.refuse(c, 0, span_c(b"Invalid Subject"))
             return False
-        s = sub_new(subject, queue, sid)
+        s = sub_add(c, c.account, subject, queue, sid, weight, origin)
         if s == NULL:
             client_close(c, CLOSE_WRITE_ERROR)
             return False
-        s.client = c
-        s.account = c.account
-        s.hears = c.hears
-        s.weight = weight
-        s.origin = origin
-        s.listens = True
         s.filtered = c.perms != NULL and perms_must_filter(c.perms, subject, queue)
-        if strmap_put(&c.subs, s.sid, s) != 0:
-            sub_free(s)
-            client_close(c, CLOSE_WRITE_ERROR)
-            return False
-        if sublist_insert(c.account.subs, s) != 0:
-            strmap_del(&c.subs, s.sid)
-            sub_free(s)
-            client_close(c, CLOSE_WRITE_ERROR)
-            return False
-        list_push_front(&c.own_subs, &s.node)
-        c.n_subs += 1
         if c.account.streams != NULL:
             shadows_add(c.account, s)
-        watch_changed(c.account, s, 1)
     return True
 
 

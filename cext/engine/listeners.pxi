@@ -3,10 +3,13 @@
 cdef enum ListenSort:
     LISTEN_FOR_CLIENTS = 1
     LISTEN_FOR_WEBSOCKET = 2
+    LISTEN_FOR_ROUTES = 3
 
-#: Sorts of connections: clients, and clients that speak WebSocket, whose requests come as INBOX_UPGRADE.
+#: Sorts of connections: clients, clients that speak WebSocket, whose requests come as INBOX_UPGRADE, and routes, which speak
+#: by INBOX_LINK.
 LISTEN_CLIENTS = LISTEN_FOR_CLIENTS
 LISTEN_WEBSOCKET = LISTEN_FOR_WEBSOCKET
+LISTEN_ROUTES = LISTEN_FOR_ROUTES
 
 
 @cython.no_gc_clear     # as AccountHandle
@@ -125,12 +128,12 @@ cdef class ListenerHandle:
 cdef ListenerHandle listener_handle(DataPlane plane, int sort):
     cdef ListenerHandle handle
     plane.must_be_open()
-    if sort not in (LISTEN_FOR_CLIENTS, LISTEN_FOR_WEBSOCKET):
+    if sort not in (LISTEN_FOR_CLIENTS, LISTEN_FOR_WEBSOCKET, LISTEN_FOR_ROUTES):
         raise ValueError(f"there is no sort {sort} of connections")
     handle = ListenerHandle.__new__(ListenerHandle)
     handle.plane = plane
-    handle.kind = KIND_CLIENT
-    handle.protocol = &client_protocol
+    handle.kind = KIND_ROUTER if sort == LISTEN_FOR_ROUTES else KIND_CLIENT
+    handle.protocol = routes() if sort == LISTEN_FOR_ROUTES else &client_protocol
     handle.framed = sort == LISTEN_FOR_WEBSOCKET
-    handle.terms = &plane.m.net.websocket if handle.framed else &plane.m.net.terms[<int>KIND_CLIENT]
+    handle.terms = &plane.m.net.websocket if handle.framed else &plane.m.net.terms[handle.kind]
     return handle

@@ -12,6 +12,7 @@ cdef class DataPlane(PlaneView):
     """
 
     cdef bytes domain
+    cdef Mesh* routes           # NULL: none
     cdef readonly int inbox_fd  # readable when drain() has something
     cdef readonly int reactors
 
@@ -68,6 +69,10 @@ cdef class DataPlane(PlaneView):
                     committer_free(self.committer)
                     self.committer = NULL
                 net_free(&self.m.net)
+                engine_gc(&self.m.engine)
+                if self.routes != NULL:
+                    mesh_free(self.routes)
+                    self.routes = NULL
                 engine_free(&self.m.engine)
                 close(self.inbox_fd)
                 self.inbox_fd = -1
@@ -105,9 +110,10 @@ cdef class DataPlane(PlaneView):
             env_unlock(&e.env)
         self.check(open)
 
-    def name_server(self, bytes name, bytes hash):
-        """How other accounts' services are told of this server; hash: its eight characters."""
+    def name_server(self, bytes name, bytes hash, bytes cluster=b""):
+        """How other accounts' services are told of this server; hash: its eight characters; cluster: the one that it is in."""
         cdef Span s = span_of(name)
+        cdef Span group = span_of(cluster)
         cdef const uint8_t* digits = <const uint8_t*><const char*>hash
         cdef bint open
         cdef int rc = 0
@@ -117,7 +123,8 @@ cdef class DataPlane(PlaneView):
             open = self.enter()
             if open:
                 self.m.engine.server_name.n = 0
-                rc = bytes_add(&self.m.engine.server_name, s.p, s.n)
+                self.m.engine.cluster_name.n = 0
+                rc = bytes_add(&self.m.engine.server_name, s.p, s.n) | bytes_add(&self.m.engine.cluster_name, group.p, group.n)
                 memcpy(self.m.engine.server_hash, digits, 8)
             env_unlock(&self.m.engine.env)
         self.check(open)
@@ -127,6 +134,25 @@ cdef class DataPlane(PlaneView):
     def listener(self, int sort):
         """A ListenerHandle for connections of a sort, one of the LISTEN_ constants. It accepts none yet."""
         return listener_handle(self, sort)
+
+    def mesh(self, uint32_t places):
+        """A MeshHandle for routes. places: of a pool, whose connections share the accounts among them; 0: no pool."""
+        cdef MeshHandle handle = MeshHandle.__new__(MeshHandle)
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open and self.routes == NULL:
+                self.routes = mesh_new(&self.m.engine, places)
+            self.leave()
+        self.check(open)
+        if self.routes == NULL:
+            raise MemoryError
+        handle.plane = self
+        return handle
+
+    cdef Conn* find_route(self, uint64_t cid) noexcept nogil:
+        cdef Conn* c = self.find(cid)
+        return c if c != NULL and c.base.kind == KIND_ROUTER and not c.base.closing else NULL
 
     def answer_peer(self, uint64_t cid, bint good):
         """Answers INBOX_PEER: it may go on, or it is closed. False: it does not wait for that any more."""

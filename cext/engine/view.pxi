@@ -61,7 +61,7 @@ cdef class PlaneView(EnvBox):
         with nogil:
             open = self.enter()
             s = e.stats
-            n = self.m.net.n_conns
+            n = self.m.net.n_clients
             accounts = list_walk(&e.accounts)
             a = account_step(&accounts) if open else NULL
             while a != NULL:
@@ -80,8 +80,15 @@ cdef class PlaneView(EnvBox):
         }
 
     def connections(self, AccountHandle account=None):
-        """Open connections, all or an account's, as items with ConnNumbers: those that are there when this begins, each as it
-        is when its turn comes."""
+        """Clients' open connections, all or an account's, as items with ConnNumbers: those that are there when this begins, each
+        as it is when its turn comes."""
+        return self.connections_of(KIND_CLIENT, account)
+
+    def routes(self):
+        """Likewise connections to other servers of the cluster."""
+        return self.connections_of(KIND_ROUTER, None)
+
+    cdef list connections_of(self, int kind, AccountHandle account):
         cdef Inbox box
         cdef Bytes cids
         cdef ListWalk conns
@@ -111,7 +118,8 @@ cdef class PlaneView(EnvBox):
                     end = min(cids.n, at + CONNS_PIECE * sizeof(uint64_t)) if open else at
                     while at < end:
                         c = self.find((<uint64_t*>(cids.data + at))[0])
-                        if c != NULL and c.known and (only == NULL or c.base.account == only):
+                        if (c != NULL and c.known and c.base.kind == kind
+                                and (only == NULL or c.base.account == only)):
                             snapshot_conn(c, &box)
                         at += sizeof(uint64_t)
                     env_unlock(&self.m.engine.env)
@@ -134,7 +142,7 @@ cdef class PlaneView(EnvBox):
         return longest
 
     def connection(self, uint64_t cid):
-        """One open connection as connections() has it; None when there is none."""
+        """One open connection of a client as connections() has it; None when there is none."""
         cdef Inbox box
         cdef Conn* c
         cdef bint open
@@ -142,7 +150,7 @@ cdef class PlaneView(EnvBox):
             open = self.enter()
             box_open(&box)
             c = self.find(cid) if open else NULL
-            if c != NULL and c.known:
+            if c != NULL and c.known and c.base.kind == KIND_CLIENT:
                 snapshot_conn(c, &box)
             env_unlock(&self.m.engine.env)
         self.check(open)

@@ -71,7 +71,7 @@ cdef void conn_count(Conn* c) noexcept nogil:
     # From now on it is a connection, to the control plane too.
     c.known = True
     c.reactor.net.n_coming -= 1
-    c.reactor.net.n_conns += 1
+    c.reactor.net.n_clients += c.base.kind == KIND_CLIENT
 
 
 cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
@@ -97,17 +97,17 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
 
 
 cdef inline bint net_is_full(const Net* net, uint64_t more) noexcept nogil:
-    # Whether it has more connections than it may, with so many that are not counted yet.
+    # Whether it has more clients than it may, with so many that are not counted yet.
     cdef int64_t most = net.engine.limits.max_connections
-    return most <= 0 or net.n_conns + more > <uint64_t>most
+    return most <= 0 or net.n_clients + more > <uint64_t>most
 
 
 cdef void conn_open(Conn* c) noexcept nogil:
     # It has come; bytes may flow unless something comes before.
     cdef Engine* e = c.base.engine
     cdef int64_t port = c.port
-    e.stats.total_connections += 1
-    if e.debug:
+    e.stats.total_connections += c.base.kind == KIND_CLIENT
+    if e.debug and c.base.kind == KIND_CLIENT:
         inbox_put(&e.inbox, IN_OPENED, c.base.cid, &c.base.address, 1, &port, 1)
     if not c.coming.hushed:
         c.base.protocol.greet(&c.base)
@@ -179,7 +179,7 @@ cdef void conn_free(Conn* c) noexcept nogil:
     if c.known:
         conn_numbers(c, texts, &num)
         inbox_put(&e.inbox, IN_CLOSED, c.base.cid, texts, CONN_TEXTS, <const int64_t*>&num, sizeof(num) // 8)
-        net.n_conns -= 1
+        net.n_clients -= c.base.kind == KIND_CLIENT
     else:
         net.n_coming -= 1
     list_remove(&c.node)

@@ -12,7 +12,7 @@ from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
 
 if TYPE_CHECKING:
     from jsserver.access.links import Links, Wanted
-    from jsserver.config.links import Sharing
+    from jsserver.config.links import ServiceRoute, Sharing, StreamRoute
 
 UNLIMITED = -1, -1, -1
 """What clients of a new account are held to: connections, subscriptions, bytes of a message."""
@@ -104,11 +104,22 @@ def _table(mappings: Sequence[Mapping]) -> MappingTable:
 
 
 def _shared_by(options: Options) -> Coming:
-    if not any(account.imports or account.exports for account in options.accounts):
+    alone = options.jetstream.enabled or not options.cluster.port or not options.system
+    elsewhere = {} if alone else options.jetstream_accounts  # whose JetStream is on other servers
+    shares = any(account.imports or account.exports for account in options.accounts)
+    if not shares and not elsewhere:
         return Coming()
     from jsserver.access.links import keyed  # a server without it starts without it
-    from jsserver.config.links import share
+    from jsserver.config.links import api_elsewhere, share
 
-    sharing, _ = share(options.accounts)
-    names = [account.name for account in options.accounts if account.imports]
-    return Coming(sharing=sharing, imports={name: keyed(sharing.routes(name)) for name in names})
+    coming = Coming()
+    routes: dict[str, list[ServiceRoute | StreamRoute]] = {}
+    if shares:
+        coming.sharing, _ = share(options.accounts)
+        for account in options.accounts:
+            if account.imports:
+                routes[account.name] = coming.sharing.routes(account.name)
+    for name in elsewhere:
+        routes.setdefault(name, []).append(api_elsewhere(options.system))
+    coming.imports = {name: keyed(found) for name, found in routes.items()}
+    return coming

@@ -21,6 +21,8 @@ class InfoBuilder:
         self._name = server_name
         self._xkey = xkey
         self._jetstream = jetstream
+        self.cluster = ""
+        """The name of the cluster that the server is in."""
 
     def for_clients(self, options: Options, port: int) -> Pieces:
         """What clients of the protocol's own port are told."""
@@ -81,7 +83,8 @@ class InfoBuilder:
         }
         head += [f'"{name}":true' for name, on in switches.items() if on]
         middle = ',"jetstream":true' if self._jetstream else ""
-        tail = [f'"domain":{json_string(domain)}'] if domain else []
+        tail = [f'"cluster":{json_string(self.cluster)}'] if self.cluster else []
+        tail += [f'"domain":{json_string(domain)}'] if domain else []
         tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(self._xkey)}']
         return (
             f'INFO {{{",".join(head)},"max_payload":'.encode(),

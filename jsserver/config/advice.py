@@ -16,6 +16,10 @@ def refusal(options: Options) -> str:
     """Why no server can be started with these options; "": none of them is in the way."""
     if options.jetstream.enabled and options.system in options.jetstream_accounts:
         return "Not allowed to enable JetStream on the system account"
+    if options.jetstream.enabled and options.cluster.port:
+        from jsserver.config.values import not_available
+
+        return f"Can't start JetStream: {not_available('JetStream in a cluster')}"
     if options.http_port and options.https_port:
         return (
             "Can't start monitoring: can't specify both HTTP "

@@ -79,6 +79,14 @@ class StreamRoute(Block):
     back: Transform | None = None
 
 
+def api_elsewhere(system: str) -> ServiceRoute:
+    """Of an account whose JetStream is on other servers of the cluster: requests go there by the
+    system account."""
+    api = "$JS.API.>"
+    export = ServiceExport(subject=api)
+    return ServiceRoute(exporter=system, local=api, subject=api, export=export, share=True)
+
+
 class _Exports:
     """What an account exports of one kind, by subject, in the order in which it was said."""
 
@@ -178,7 +186,7 @@ class Sharing:
         """What it imports."""
         return self._of(account).streams.all
 
-    def routes(self, account: str) -> Sequence[ServiceRoute | StreamRoute]:
+    def routes(self, account: str) -> list[ServiceRoute | StreamRoute]:
         """What it imports of both."""
         return [*self.services(account), *self.streams(account)]
 

@@ -98,6 +98,10 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
         from jsserver.config.tls import from_flags
 
         from_flags(options)
+    if options.cluster.flag_listen or options.cluster.flag_routes:
+        from jsserver.config.cluster import from_flags as cluster_from_flags
+
+        cluster_from_flags(options)
     if options.default_domains:
         from jsserver.config.domains import apply_default_domains  # few servers have any
 
@@ -109,7 +113,8 @@ def load(path: str, flags: Mapping[str, Any]) -> Loaded:
 def validate(options: Options) -> None:
     """Refuses, with ConfigError, what cannot be set together."""
     ports = {name: getattr(options, name) for name in ("port", "http_port", "https_port")}
-    for name, port in [*ports.items(), ("websocket port", options.websocket.port)]:
+    ports |= {"websocket port": options.websocket.port, "cluster port": options.cluster.port}
+    for name, port in ports.items():
         if port < -1 or port > _MAX_PORT:
             raise ConfigError(f"{name} {port} is not between 0 and {_MAX_PORT}, nor -1")
     if options.max_payload > options.max_pending:
@@ -136,6 +141,10 @@ def validate(options: Options) -> None:
 
         validate_websocket(options)
         _validate_users(options.through_websocket)
+    if options.cluster.port:
+        from jsserver.config.cluster import validate_cluster
+
+        validate_cluster(options)
     if options.trusted_proxies:
         from jsserver.config.proxies import validate_proxies
 

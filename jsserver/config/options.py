@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
+from jsserver.config.clusters import Cluster
 from jsserver.text.goformat import MINUTE, SECOND
 
 if TYPE_CHECKING:
@@ -502,6 +503,7 @@ class Options(Block):
     """The public keys of proxies that may sign for those whom they pass on."""
 
     websocket: Websocket = each(Websocket)
+    cluster: Cluster = each(Cluster)
 
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
@@ -590,8 +592,7 @@ class Options(Block):
 
     @property
     def jetstream_accounts(self) -> dict[str, AssetLimits]:
-        """The accounts that have JetStream: those that the configuration says, or where it has none
-        but the system account, the global one."""
+        """Those with JetStream: as configured; the global one, if there is only the system's."""
         if self.operators.enabled:
             return {}  # it is said by their tokens
         if all(account.name == self.system for account in self.accounts):

@@ -196,6 +196,12 @@ def _read_websocket(options: Options, value: Value, problems: Problems) -> None:
     read_websocket(options, value, problems)
 
 
+def _read_cluster(options: Options, value: Value, problems: Problems) -> None:
+    from jsserver.config.cluster import read_cluster
+
+    read_cluster(options, value, problems)
+
+
 def _read_proxies(options: Options, value: Value, problems: Problems) -> None:
     from jsserver.config.proxies import read_proxies
 
@@ -330,7 +336,7 @@ READERS: dict[str, Reader] = {
     "ocsp_cache": _read_ocsp_cache,
     "mappings": read_mappings,
     "maps": read_mappings,
-    "cluster": unavailable_block("clustering"),
+    "cluster": _read_cluster,
     "gateway": unavailable_block("the gateway listener"),
     "leafnodes": _LEAFNODES,
     "leaf": _LEAFNODES,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from . import Listener
     from .monitoring import MonitoringListener
+    from .routes import RouteListener
     from .websocket import WebsocketListener
 
 
@@ -43,6 +44,12 @@ class Listeners:
 
             self._websocket = WebsocketListener(options, plane, log, builder)
             self._all.append(self._websocket)
+        self._routes: RouteListener | None = None
+        if options.cluster.port:
+            from .routes import RouteListener
+
+            self._routes = RouteListener(options, plane, log, builder.cluster)
+            self._all.append(self._routes)
         # Clients last: who can connect is served at once.
         self._clients = ClientListener(options, plane, log, builder)
         self._all.append(self._clients)
@@ -60,6 +67,11 @@ class Listeners:
     def websocket_port(self) -> int:
         """Where clients that speak WebSocket connect; 0: nowhere."""
         return 0 if self._websocket is None else self._websocket.port
+
+    @property
+    def route_port(self) -> int:
+        """Where other servers of the cluster connect; 0: nowhere."""
+        return 0 if self._routes is None else self._routes.port
 
     @property
     def certificate_ends(self) -> str:

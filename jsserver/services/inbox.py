@@ -33,6 +33,7 @@ those who are in."""
 
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
+    from jsserver.services.routes import Routes
 
 
 Outcome = Admission | Refused | None
@@ -83,6 +84,7 @@ class Inbox:
         options: Options,
         accounts: Accounts,
         websockets: Websockets | None,
+        routes: Routes | None,
         *,
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
@@ -120,11 +122,14 @@ class Inbox:
             engine.INBOX_CLOSED: self._closed,
             engine.INBOX_VIOLATION: self.lines.violation,
             engine.INBOX_TRACE: self.lines.trace,
-            engine.INBOX_ERROR: self.lines.error,
+            engine.INBOX_ERROR: self._error,
             engine.INBOX_LOG: self._log_line,
             engine.INBOX_LATENCY: self._latency,
             engine.INBOX_PEER: self._peer,
         }
+        self.routes = routes
+        if routes is not None:
+            self._handlers[engine.INBOX_LINK] = routes.said
         if websockets is not None:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
 
@@ -258,7 +263,16 @@ class Inbox:
             connection.issuer, connection.tags = admission.issuer, admission.tags
             connection.name_tag, connection.proxy = admission.name_tag, admission.proxy
 
+    def _error(self, item: Item) -> None:
+        if self.routes is not None and item.cid in self.routes:
+            self.routes.failed(item)
+        else:
+            self.lines.error(item)
+
     def _closed(self, item: Item) -> None:
+        if self.routes is not None and item.cid in self.routes:
+            self.routes.ended(item)
+            return
         connection = read_connection(item)
         self.complete(connection)
         self.lines.closed(connection)

@@ -159,7 +159,16 @@ def test_unreadable_flags_show_the_usage(
         (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
         (["-c", "/nope.conf"], "open /nope.conf: no such file or directory"),
         (["--tls"], "TLS Server certificate must be present and valid"),
-        (["--routes", "nats://a:1"], "flag -routes is not available in this version of jsserver"),
+        (
+            ["--routes", "nats://a:1"],
+            "solicited routes require cluster capabilities, e.g. --cluster",
+        ),
+        (["--cluster", "nats://u@a:1"], "expected cluster password to be set"),
+        (["--cluster", "a:1"], '--cluster "a:1": expected nats://host:port'),
+        (
+            ["--cluster", "nats://a:1", "--routes", "nats://b"],
+            'error parsing route url ["nats://b"]: host or port is missing',
+        ),
         (["-n", "a b"], "server name cannot contain spaces"),
         (["-p", "70000"], "port 70000 is not between 0 and 65535, nor -1"),
         (["-sl", "foo"], 'unknown signal "foo"'),

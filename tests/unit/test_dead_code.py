@@ -32,7 +32,6 @@ VOCABULARY = re.compile(r"KIND_|CLOSE_")
 #: What headers publish though nothing of the product calls it yet, and the feature to come that
 #: will. Tests drive it, so that the feature finds it sound.
 SEAMS = {
-    "conn_dial": "routes and leafnodes: a connection that the server asks for",
     "consumer_follow": "clusters: a consumer whose server no longer leads",
     "consumers_apply": "clusters: records of a leader that a majority has",
     "keeper_turn": "clusters under a simulated clock: a server without threads of its own",

@@ -21,8 +21,9 @@ LAYERS = {
     "consumer": {"bytes", "store", "stream"},
     "core": {"bytes"},
     "net": {"bytes", "store", "core"},
+    "links": {"bytes", "core", "net"},
     "tls": {"bytes", "core", "net"},
-    "engine": {"bytes", "store", "stream", "consumer", "core", "net"},
+    "engine": {"bytes", "store", "stream", "consumer", "core", "net", "links"},
     "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know
@@ -97,6 +98,7 @@ PARTS = {
         *("access.accounts", "access.auth", "access.clients", "access.websocket", "config"),
         *("process.logs", "text.goformat"),
     },
+    "links": {"text.goformat"},
     "listeners": {
         *("access.certificates", "access.info", "access.secured", "config", "process.logs"),
         "process.sockets",
@@ -118,10 +120,14 @@ PARTS = {
     },
     "services.subjects": set(),
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
+    "services.routes": {
+        *("access.accounts", "access.clients", "access.info", "config", "links", "process.logs"),
+        *("process.sockets", "text.goformat"),
+    },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
         *("access.refusal", "access.websocket", "config", "process.logs", "services.latency"),
-        "text.goformat",
+        *("services.routes", "text.goformat"),
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
@@ -202,14 +208,15 @@ PARTS = {
         *("access.accounts", "access.configured", "access.info", "access.secured", "config"),
         *("disk.storage", "disk.storedir", "listeners", "process.logs"),
         *("process.priority", "process.runfiles", "services.subjects", "text.goformat"),
-        *("text.identity", "text.nkeys"),
+        *("text.identity", "text.nkeys", "text.nuid"),
     },
     "server": {
         *("access.auth", "access.clients", "access.refusal", "access.responses"),
         *("access.websocket", "config", "front", "jwt", "monitor", "process.garbage"),
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
-        *("services.operators", "services.reload", "services.reloading", "services.system"),
+        *("services.operators", "services.reload", "services.reloading", "services.routes"),
+        "services.system",
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {

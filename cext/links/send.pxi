@@ -1,0 +1,88 @@
+# Messages to other servers.
+
+cdef bint has_room(Client* c, size_t n) noexcept nogil:
+    # Whether n bytes more may wait for it; where not, it is cut, so that it holds nobody up.
+    if c.closing:
+        return False
+    if client_pending(c) + n > <uint64_t>c.engine.limits.max_pending:
+        client_close(c, CLOSE_SLOW_PENDING)
+        return False
+    return True
+
+
+cdef inline void add_word(Draft* d, Span word) noexcept nogil:
+    # And a blank behind.
+    draft_add(d, word.p, word.n)
+    draft_byte(d, c' ')
+
+
+cdef inline void add_number(Draft* d, uint64_t n) noexcept nogil:
+    cdef uint8_t digits[20]
+    draft_add(d, digits, put_u64(digits, n))
+
+
+cdef bint client_draft(Client* c, Draft* d) noexcept nogil:
+    # Writes the line; False: it could not be made or has no room, and the connection is cut.
+    if d.failed:
+        d.failed = False
+        client_close(c, CLOSE_WRITE_ERROR)
+        return False
+    if not has_room(c, d.n):
+        return False
+    client_write(c, d.p, d.n)
+    return True
+
+
+cdef bint shows_another(const Msg* m) noexcept nogil:
+    # Its receivers see another subject than the one that it is routed by: a consumer's delivery, whose reply tells it to the
+    # other server.
+    return m.reply.n > 0 and m.subject.p != m.dest.p
+
+
+cdef void add_address(Draft* d, const RouteConn* r, const Target* t, const Msg* m) noexcept nogil:
+    # [account] subject [reply | + reply queues | bar queues], and a blank.
+    cdef const Peers* peers = &r.mesh.peers
+    cdef uint32_t at = t.picked
+    if r.terms.account == NULL:
+        add_word(d, (<Account*>m.account).name)
+    add_word(d, m.dest)
+    if at:
+        add_word(d, span_c(b"+" if m.reply.n else b"|"))
+    if m.reply.n:
+        draft_add(d, m.reply.p, m.reply.n)
+        if shows_another(m):
+            draft_byte(d, c'@')
+            draft_add(d, m.subject.p, m.subject.n)
+        draft_byte(d, c' ')
+    while at:
+        add_word(d, peers.picked[at - 1].sub.queue)
+        at = peers.picked[at - 1].next
+
+
+cdef int route_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
+    # Protocol.send: RMSG or HMSG. 1: it took it.
+    cdef RouteConn* r = <RouteConn*>t.to
+    cdef Client* c = &r.conn.base
+    cdef Draft* d
+    cdef uint32_t total = m.header.n + m.data.n
+    if r.state != ROUTE_OPEN or not has_room(c, total):
+        return 0
+    d = &r.mesh.line
+    d.n = 0
+    draft_add(d, b"HMSG " if m.header.n else b"RMSG ", 5)
+    add_address(d, r, t, m)
+    if m.header.n:
+        add_number(d, m.header.n)
+        draft_byte(d, c' ')
+    add_number(d, total)
+    draft_add(d, b"\r\n", 2)
+    if not client_draft(c, d):
+        return 0
+    if m.header.n:
+        client_write(c, m.header.p, m.header.n)
+    client_write(c, m.data.p, m.data.n)
+    client_write(c, b"\r\n", 2)
+    count_sent(e, c, t.first, <Account*>m.account, total)
+    if m.kind == KIND_CLIENT and client_pending(c) > e.limits.much_pending:
+        slow_down(e, c)
+    return 1

@@ -1,0 +1,232 @@
+"""Reads the `cluster` block: the routes of this server to others of its cluster."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from jsserver.cext.language import Value
+from jsserver.config import ConfigError
+from jsserver.config.clusters import Cluster, RouteUrl
+from jsserver.config.options import Options
+from jsserver.config.values import (
+    OptionError,
+    Problems,
+    Reader,
+    address,
+    as_duration,
+    as_map,
+    as_text,
+    flag,
+    integer,
+    not_available,
+    read_block,
+    text,
+    type_name,
+    unavailable,
+)
+from jsserver.text.goformat import SECOND, quote, split_address
+from jsserver.text.passwords import is_bcrypt
+
+PING_INTERVAL_MAX = 30 * SECOND
+MAX_PORT = 65535
+
+
+def parse_route(url: str) -> RouteUrl:
+    """The address and login of a route's URL; ValueError."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"error parsing route url [{quote(url)}]: {error}") from None
+    if not host or not port:
+        raise ValueError(f"error parsing route url [{quote(url)}]: host or port is missing")
+    user, password = (unquote(part or "") for part in (parts.username, parts.password))
+    return RouteUrl(host=host, port=port, user=user, password=password)
+
+
+def _read_name(block: Cluster, value: Value, problems: Problems) -> None:
+    name = as_text(value)
+    if " " in name:
+        raise OptionError(value, "cluster name cannot contain spaces or reserved characters")
+    block.name = name
+
+
+def _refused(why: str) -> Reader:
+    def read(block: Cluster, value: Value, problems: Problems) -> None:
+        raise OptionError(value, why)
+
+    return read
+
+
+def _read_password(block: Cluster, value: Value, problems: Problems) -> None:
+    block.password = as_text(value)
+    if is_bcrypt(block.password):
+        raise OptionError(value, not_available("a hashed password of cluster (authorization)"))
+
+
+def _read_timeout(block: Cluster, value: Value, problems: Problems) -> None:
+    data = value.data
+    if isinstance(data, str):
+        block.auth_timeout = as_duration(value, "timeout", problems) / SECOND
+    elif type(data) in (int, float):
+        block.auth_timeout = float(data)
+    else:
+        raise OptionError(value, f"error parsing timeout: unsupported type {type_name(value)}")
+
+
+_NO_PERMISSIONS = unavailable("cluster (permissions)")
+
+_AUTHORIZATION: dict[str, Reader] = {
+    "user": text("username"),
+    "username": text("username"),
+    "pass": _read_password,
+    "password": _read_password,
+    "timeout": _read_timeout,
+    "users": _refused("Cluster authorization does not allow multiple users"),
+    "token": _refused("Cluster authorization does not support tokens"),
+    "auth_callout": _refused("Cluster authorization does not support callouts"),
+    "permissions": _NO_PERMISSIONS,
+    "default_permissions": _NO_PERMISSIONS,
+}
+
+
+def _read_authorization(block: Cluster, value: Value, problems: Problems) -> None:
+    read_block(block, as_map(value), _AUTHORIZATION, problems)
+
+
+def _read_routes(block: Cluster, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, list):
+        raise OptionError(value, f"expected an array of routes, got {type_name(value)}")
+    seen: set[str] = set()
+    routes = []
+    for item in value.data:
+        url = as_text(item)
+        if url in seen:
+            problems.warn(item, url, "Duplicate route entry detected")
+            continue
+        seen.add(url)
+        try:
+            routes.append(parse_route(url))
+        except ValueError as error:
+            problems.error(item, str(error))
+    block.routes = routes
+
+
+def _read_accounts(block: Cluster, value: Value, problems: Problems) -> None:
+    items = value.data if isinstance(value.data, list) else [value]
+    block.accounts = [as_text(item) for item in items]
+
+
+def _read_compression(block: Cluster, value: Value, problems: Problems) -> None:
+    """Two servers that accept compression do without it, and so does one that does not have it."""
+    mode = value.data
+    if isinstance(mode, dict):
+        mode = mode["mode"].data if "mode" in mode else "accept"
+    if mode is False:
+        return
+    if not isinstance(mode, str) or mode.lower() not in ("off", "accept", "disabled", "false"):
+        raise OptionError(value, not_available("cluster (compression)"))
+
+
+def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> None:
+    block.ping_interval = as_duration(value, "ping_interval", problems)
+    if block.ping_interval > PING_INTERVAL_MAX:
+        problems.warn(
+            value,
+            "ping_interval",
+            "Cluster 'ping_interval' will reset to 30s which is the max for routes",
+        )
+        block.ping_interval = PING_INTERVAL_MAX
+
+
+_BLOCK: dict[str, Reader] = {
+    "name": _read_name,
+    "listen": address("host", "port"),
+    "port": integer("port"),
+    "host": text("host"),
+    "net": text("host"),
+    "authorization": _read_authorization,
+    "routes": _read_routes,
+    "tls": unavailable("cluster (tls)"),
+    "cluster_advertise": text("advertise"),
+    "advertise": text("advertise"),
+    "no_advertise": flag("no_advertise"),
+    "connect_retries": integer("connect_retries"),
+    "connect_backoff": flag("connect_backoff"),
+    "permissions": _NO_PERMISSIONS,
+    "pool_size": integer("pool_size"),
+    "accounts": _read_accounts,
+    "compression": _read_compression,
+    "ping_interval": _read_ping_interval,
+    "ping_max": unavailable("cluster (ping_max)"),
+    "write_deadline": unavailable("cluster (write_deadline)"),
+    "write_timeout": unavailable("cluster (write_timeout)"),
+}
+
+
+def read_cluster(options: Options, value: Value, problems: Problems) -> None:
+    """Reads the block into `options.cluster`."""
+    if not isinstance(value.data, dict):
+        kind = type_name(value)
+        raise OptionError(value, f"Expected map to define cluster, got {kind}")
+    read_block(options.cluster, value.data, _BLOCK, problems)
+
+
+# ---- the command line, and all together
+
+
+def from_flags(options: Options) -> None:
+    """Has the flags --cluster and --routes set the options that they say; ConfigError."""
+    block = options.cluster
+    try:
+        if block.flag_listen:
+            _listen_at(block, block.flag_listen)
+        if block.flag_routes:
+            block.routes = [parse_route(url) for url in block.flag_routes.split(",")]
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    if block.flag_routes and not block.port:
+        raise ConfigError("solicited routes require cluster capabilities, e.g. --cluster")
+
+
+def _listen_at(block: Cluster, url: str) -> None:
+    """The port -1 is any free one. Without a login in the URL there is none."""
+    any_port = url.endswith(":-1")
+    try:
+        parts = urlsplit(url.removesuffix("-1") + "0" if any_port else url)
+        port = parts.port
+    except ValueError as error:
+        raise ValueError(f"--cluster {quote(url)}: {error}") from None
+    if not parts.netloc or port is None:
+        raise ValueError(f"--cluster {quote(url)}: expected nats://host:port")
+    if parts.username and parts.password is None:
+        raise ValueError("expected cluster password to be set")
+    block.host, block.port = parts.hostname or block.host, -1 if any_port else port
+    block.username, block.password = unquote(parts.username or ""), unquote(parts.password or "")
+
+
+def validate_cluster(options: Options) -> None:
+    """Refuses, with ConfigError, what cannot be set together."""
+    block = options.cluster
+    if block.advertise:
+        try:
+            advertised(block.advertise, block.port)
+        except ValueError as error:
+            where = quote(block.advertise)
+            raise ConfigError(f"invalid Cluster.Advertise value of {where}: {error}") from None
+    if options.operators.enabled:
+        return  # which accounts there are is said by tokens
+    known = {"$G", options.system, *(account.name for account in options.accounts)}
+    for name in block.accounts:
+        if name not in known:
+            raise ConfigError(f"cluster accounts: there is no account {quote(name)}")
+
+
+def advertised(text: str, port: int) -> tuple[str, int]:
+    """Host and port of what `advertise` says, the latter where it says none; ValueError."""
+    if ":" not in text.rpartition("]")[2]:
+        return text.strip("[]"), port
+    host, own = split_address(text)
+    if own > MAX_PORT:
+        raise ValueError(f"port {own} is above {MAX_PORT}")
+    return host, own if own > 0 else port

@@ -1,0 +1,37 @@
+"""Options of the `cluster` block."""
+
+from __future__ import annotations
+
+from jsserver.config.block import Block, each
+
+
+class RouteUrl(Block):
+    """Where a server of the cluster is, and the login there."""
+
+    host: str = ""
+    port: int = 0
+    user: str = ""
+    password: str = ""
+
+
+class Cluster(Block):
+    """The `cluster` block. Port 0: the server is in no cluster. A `pool_size` below 0 is no pool,
+    and a `ping_interval` of 0 that of all connections, in ns."""
+
+    flag_listen: str = ""
+    flag_routes: str = ""
+    """What the command line says, in which `listen` and `routes` stand."""
+    name: str = ""
+    host: str = "0.0.0.0"
+    port: int = 0
+    username: str = ""
+    password: str = ""
+    auth_timeout: float = 2.0
+    routes: list[RouteUrl] = each(list)
+    advertise: str = ""
+    no_advertise: bool = False
+    connect_retries: int = 0
+    connect_backoff: bool = False
+    pool_size: int = 3
+    accounts: list[str] = each(list)
+    ping_interval: int = 0

@@ -1,0 +1,1 @@
+"""Links to other servers: who is dialled, what both sides say, and what goes where."""

@@ -1,0 +1,546 @@
+"""The routes of a server as a state machine: what it says on them, which it keeps, whom it dials.
+
+Nothing here knows sockets or clocks: who drives it hands in what happened, and does what the mesh
+asks for. The handshake, the pools and the gossip are nats-server's (docs/links.md).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from jsserver.text.goformat import quote
+
+from .words import Info, RouteConnect, connect_line, gossip_line, info_line, read
+
+RETRY = 1.0
+RETRY_MAX = 30.0
+PROTOCOL = 3
+"""The version of the protocol that servers speak with each other."""
+
+
+class Gossip(Enum):
+    """`gossip_mode` of an INFO: whether the receiver tells others of the newcomer."""
+
+    DEFAULT = 0
+    DISABLED = 1
+    OVERRIDE = 2
+
+
+class Reason(Enum):
+    """Why a link is cut, in the data plane's words."""
+
+    PROTOCOL = "Protocol Violation"
+    LOGIN = "Authentication Failure"
+    PORT = "Incorrect Port"
+    GATEWAY = "Wrong Gateway"
+    NAME = "Duplicate Server Name"
+    CLUSTER = "Cluster Name Conflict"
+    DUPLICATE = "Duplicate Route"
+
+
+class Target(msgspec.Struct, kw_only=True, eq=False):
+    """A server that is dialled."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    explicit: bool = True
+    """Named in the configuration: it is dialled for ever."""
+    gossip: int = 0
+    """What may be told of it once it is there, by the server that told of it: a `Gossip`."""
+    attempts: int = 0
+    peer: str = ""
+    """Its id, once it is known."""
+    dialling: set[str] = msgspec.field(default_factory=set)
+    """What connections to it are under way: accounts, "" for the pool."""
+    at: float | None = None
+    """When it is dialled next; None: it is not waited for."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """What a server is among others."""
+
+    server_id: str
+    server_name: str
+    version: str
+    go: str = ""
+    cluster: str
+    cluster_dynamic: bool = False
+    host: str
+    port: int
+    advertise: str = ""
+    user: str = ""
+    password: str = ""
+    pool_size: int = 3
+    accounts: list[str] = []
+    """With connections of their own, the system account's among them."""
+    max_payload: int = 1 << 20
+    headers: bool = True
+    connect_retries: int = 0
+    connect_backoff: bool = False
+    connect_urls: list[str] = []
+    ws_connect_urls: list[str] = []
+
+
+class Transport(Protocol):
+    """What the mesh asks for."""
+
+    def dial(self, target: Target, account: str) -> None:
+        """Begins a connection; `dialled` tells its number, or `unreachable` why there is none."""
+
+    def write(self, link: int, data: bytes) -> None:
+        """Sends."""
+
+    def resume(self, link: int) -> None:
+        """Has the link read on."""
+
+    def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
+        """Interest and messages flow."""
+
+    def cut(self, link: int, reason: Reason, error: str = "") -> None:
+        """Cuts a link, with an -ERR before if there is a text."""
+
+    def has_account(self, name: str) -> bool:
+        """Whether there is such an account."""
+
+    def renamed(self, cluster: str) -> None:
+        """The cluster is called so from now on."""
+
+    def log(self, level: str, text: str) -> None:
+        """A line of the log."""
+
+
+class Link(msgspec.Struct, kw_only=True, eq=False):
+    """One connection to another server."""
+
+    number: int
+    address: str
+    target: Target | None = None
+    """Whom it dials; None: it was accepted."""
+    account: str = ""
+    connect: RouteConnect | None = None
+    info: Info | None = None
+    peer: Peer | None = None
+    place: int = 0
+
+    @property
+    def dialled(self) -> bool:
+        return self.target is not None
+
+
+class Peer(msgspec.Struct, kw_only=True, eq=False):
+    """Another server, and the links to it."""
+
+    info: Info
+    pool: list[Link | None]
+    """By their places; one alone, where either side has no pool."""
+    pooled: bool
+    accounts: dict[str, Link] = {}
+
+    def links(self) -> list[Link]:
+        return [link for link in self.pool if link is not None] + list(self.accounts.values())
+
+
+class Refused(Exception):
+    """A link that may not be: the reason, and what the other side is told."""
+
+    def __init__(self, reason: Reason, error: str = "") -> None:
+        super().__init__(error or reason.value)
+        self.reason, self.error = reason, error
+
+
+def agreed_size(own: int, others: int) -> int:
+    """How many connections a pool has: the larger of what both sides want. 0: no pool, one
+    connection for all accounts, as either side has none (-1 in its configuration, or old)."""
+    if own <= 0 or others <= 0:
+        return 0
+    return max(own, others)
+
+
+class Mesh:
+    """The routes of one server."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        targets: list[Target],
+        transport: Transport,
+        nonce: Callable[[], str],
+        rand: random.Random,
+    ) -> None:
+        self.settings = settings
+        self.targets = targets
+        self.peers: dict[str, Peer] = {}
+        self._links: dict[int, Link] = {}
+        self._transport = transport
+        self._nonce = nonce
+        self._random = rand
+
+    # ---- what happens
+
+    def start(self, now: float) -> None:
+        """Dials those that the configuration names."""
+        for target in self.targets:
+            target.at = now
+        self.tick(now)
+
+    def tick(self, now: float) -> float | None:
+        """Dials who is due: when to be called again."""
+        due = [target for target in self.targets if target.at is not None and target.at <= now]
+        for target in due:
+            target.at = None
+            peer = self.peers.get(target.peer)
+            if peer is not None:
+                self._fill(peer, target)
+            elif not target.dialling:
+                self._dial(target)
+        return min((t.at for t in self.targets if t.at is not None), default=None)
+
+    def dialled(self, number: int, target: Target, account: str, address: str) -> None:
+        """What was to be dialled is this link. `opened` or `closed` tells what becomes of it."""
+        self._links[number] = Link(number=number, address=address, target=target, account=account)
+
+    def unreachable(self, target: Target, account: str, why: str, now: float) -> None:
+        """It could not be dialled."""
+        target.dialling.discard(account)
+        self._complain(target, why)
+        self._again(target, now)
+
+    def opened(self, number: int, address: str) -> None:
+        """Bytes may flow on a link, which was dialled or accepted."""
+        link = self._links.get(number)
+        if link is None:
+            link = self._links[number] = Link(number=number, address=address)
+            self._transport.write(number, info_line(self._info(nonce=self._nonce())))
+            return
+        assert link.target is not None
+        s = self.settings
+        connect = RouteConnect(
+            user=link.target.user,
+            password=link.target.password,
+            name=s.server_id,
+            cluster=s.cluster,
+            cluster_dynamic=s.cluster_dynamic,
+            headers=s.headers,
+            lnoc=True,
+        )
+        self._transport.write(number, connect_line(connect))
+
+    def connect(self, number: int, text: bytes, now: float) -> None:
+        """A CONNECT has come."""
+        link = self._links[number]
+        try:
+            said = read(text, RouteConnect)
+            self._check_connect(link, said)
+            link.connect = said
+        except ValueError as error:
+            self._refuse(link, Refused(Reason.PROTOCOL, f"invalid CONNECT: {error}"), now)
+        except Refused as refused:
+            self._refuse(link, refused, now)
+        else:
+            self._transport.resume(number)
+
+    def info(self, number: int, text: bytes, now: float) -> None:
+        """An INFO has come: the other server's own, or what it says of another one."""
+        link = self._links[number]
+        try:
+            said = read(text, Info)
+            if link.info is None:
+                self._first_info(link, said, now)
+            elif said.server_id != link.info.server_id:
+                self._heard_of(said, now)
+        except ValueError as error:
+            self._refuse(link, Refused(Reason.PROTOCOL, f"invalid INFO: {error}"), now)
+        except Refused as refused:
+            self._refuse(link, refused, now)
+        else:
+            self._transport.resume(number)
+
+    def error(self, number: int, text: bytes) -> None:
+        """The other server has said -ERR, and closes."""
+        link = self._links.get(number)
+        where = link.address if link is not None else ""
+        self._transport.log("error", f"Route {where}: {text.decode(errors='replace').strip()}")
+
+    def hailed(self, number: int, now: float) -> None:
+        """The first PONG: the other side lets us in. The next connection of its pool may come."""
+        link = self._links.get(number)
+        if link is not None and link.target is not None and link.peer is not None:
+            self._fill(link.peer, link.target)
+
+    def closed(self, number: int, now: float) -> None:
+        """A link is gone."""
+        link = self._links.pop(number, None)
+        if link is None:
+            return
+        target = link.target
+        if target is not None:
+            target.dialling.discard(link.account)
+            if link.peer is None and link.info is None:
+                self._complain(target, "not reached, or not let in")
+        if link.peer is not None:
+            self._leave(link.peer, link)
+            target = target or self._named(link.peer)
+        if target is not None and (link.peer is None or link.dialled or not link.peer.links()):
+            self._again(target, now)
+
+    def name_of(self, number: int) -> str:
+        """The name of the server behind a link; "": it is not known yet."""
+        link = self._links.get(number)
+        return "" if link is None or link.info is None else link.info.server_name
+
+    # ---- what is said
+
+    def _info(self, *, nonce: str = "", account: str = "", place: int = 0) -> Info:
+        s = self.settings
+        info = Info(
+            server_id=s.server_id,
+            server_name=s.server_name,
+            version=s.version,
+            proto=PROTOCOL,
+            go=s.go,
+            host=s.host,
+            port=s.port,
+            headers=s.headers,
+            auth_required=bool(s.user),
+            max_payload=s.max_payload,
+            nonce=nonce,
+            cluster=s.cluster,
+            cluster_dynamic=s.cluster_dynamic,
+            connect_urls=s.connect_urls,
+            ws_connect_urls=s.ws_connect_urls,
+            compression="off",
+            lnoc=True,
+            lnocu=True,
+            route_pool_size=max(s.pool_size, 0),
+            route_pool_idx=place,
+            route_account=account,
+        )
+        if s.advertise:
+            info.ip = f"nats-route://{s.advertise}/"
+        return info
+
+    def _check_connect(self, link: Link, said: RouteConnect) -> None:
+        s = self.settings
+        if said.lang:
+            raise Refused(Reason.PORT, "attempted to connect to route port")
+        if said.gateway:
+            name = quote(said.gateway)
+            raise Refused(
+                Reason.GATEWAY, f"Rejecting connection from gateway {name} on the Route port"
+            )
+        if s.user and (said.user, said.password) != (s.user, s.password):
+            raise Refused(Reason.LOGIN, "Authorization Violation")
+        if (
+            said.cluster
+            and said.cluster != s.cluster
+            and not (s.cluster_dynamic or said.cluster_dynamic)
+        ):
+            other, own = quote(said.cluster), quote(s.cluster)
+            raise Refused(
+                Reason.CLUSTER,
+                f"Rejecting connection, cluster name {other} does not match {own}",
+            )
+
+    # ---- the handshake
+
+    def _first_info(self, link: Link, said: Info, now: float) -> None:
+        s = self.settings
+        if said.server_id == s.server_id:
+            if link.target in self.targets:
+                self.targets.remove(link.target)  # it leads here
+            raise Refused(Reason.DUPLICATE)
+        if not link.dialled and link.connect is None:
+            raise Refused(Reason.LOGIN, "Authorization Violation")
+        if said.cluster and said.cluster != s.cluster:
+            self._rename(link, said)
+        if not link.dialled and said.server_name == s.server_name:
+            self._transport.log(
+                "error", f"Remote server has a duplicate name: {quote(said.server_name)}"
+            )
+            raise Refused(Reason.NAME)
+        link.info = said
+        if link.target is None:
+            link.account = said.route_account
+        else:
+            link.target.peer = said.server_id
+        size = agreed_size(s.pool_size, said.route_pool_size)
+        self._check_place(link, said, size)
+        self._register(link, said, size, now)
+
+    def _rename(self, link: Link, said: Info) -> None:
+        """Of two names the configured one stays, or the larger of two that were made."""
+        s = self.settings
+        if not s.cluster_dynamic or (said.cluster_dynamic and said.cluster < s.cluster):
+            raise Refused(Reason.CLUSTER)
+        s.cluster, s.cluster_dynamic = said.cluster, said.cluster_dynamic
+        self._transport.renamed(s.cluster)
+        for peer in self.peers.values():
+            for other in peer.links():
+                if other is not link and peer.info.server_id != said.server_id:
+                    self._transport.cut(other.number, Reason.CLUSTER)
+
+    def _check_place(self, link: Link, said: Info, size: int) -> None:
+        if not size:
+            if link.account:
+                text = f"Not possible to have a dedicated route for account {quote(link.account)}"
+                raise Refused(Reason.PROTOCOL, f"{text} between those servers")
+        elif link.dialled:
+            if said.route_pool_idx:
+                idx = said.route_pool_idx
+                text = f"Route pool index should not be set but is set to {idx}"
+                raise Refused(Reason.PROTOCOL, text)
+        elif not 0 <= said.route_pool_idx < size:
+            idx, theirs = said.route_pool_idx, said.route_pool_size
+            text = f"Invalid route pool index: {idx} - pool size is {theirs}"
+            raise Refused(Reason.PROTOCOL, text)
+        if link.account and not self._transport.has_account(link.account):
+            text = f"Unable to lookup account {quote(link.account)}: account missing"
+            raise Refused(Reason.PROTOCOL, text)
+        if link.account and link.account not in self.settings.accounts:
+            raise Refused(Reason.PROTOCOL, f"No route for account {quote(link.account)}")
+
+    def _register(self, link: Link, said: Info, size: int, now: float) -> None:
+        peer = self.peers.get(said.server_id)
+        if peer is None:
+            peer = Peer(info=said, pool=[None] * max(size, 1), pooled=size > 0)
+        if link.account:
+            if link.account in peer.accounts:
+                raise Refused(Reason.DUPLICATE)
+            is_new = True
+            peer.accounts[link.account] = link
+        else:
+            place = said.route_pool_idx
+            is_new = not any(peer.pool)
+            if link.dialled:
+                place = next((n for n, other in enumerate(peer.pool) if other is None), -1)
+            if place < 0 or peer.pool[place] is not None:
+                raise Refused(Reason.DUPLICATE)
+            peer.pool[place], link.place = link, place
+        self.peers[said.server_id] = peer
+        link.peer = peer
+        if link.target is not None:
+            link.target.attempts = 0
+            link.target.dialling.discard(link.account)
+            own = self._info(account=link.account, place=link.place)
+            own.gossip_mode = link.target.gossip
+            self._transport.write(link.number, info_line(own))
+        self._transport.open_link(
+            link.number, pooled=peer.pooled, place=link.place, account=link.account
+        )
+        if is_new:
+            self._announce(said, link)
+
+    def _fill(self, peer: Peer, target: Target) -> None:
+        """Dials what a peer's pool lacks, one after the other, and what accounts lack."""
+        if not peer.pooled:
+            return
+        wanted = [account for account in self.settings.accounts if account not in peer.accounts]
+        if None in peer.pool:
+            wanted.append("")
+        for account in wanted:
+            if account not in target.dialling:
+                self._dial(target, account)
+
+    # ---- gossip
+
+    def _announce(self, newcomer: Info, link: Link) -> None:
+        """Tells the others of a server that is new here, and where it is dialled: of its pool, and
+        of each account's connection by itself, on theirs where there is one."""
+        target = link.target
+        if target is not None and not target.explicit and target.gossip != Gossip.OVERRIDE.value:
+            return
+        if newcomer.gossip_mode == Gossip.DISABLED.value:
+            return
+        host = link.address.rpartition(":")[0]
+        ip = newcomer.ip or f"nats-route://{host}:{newcomer.port}/"
+        said = msgspec.structs.replace(newcomer, ip=ip, nonce="")
+        for peer in self.peers.values():
+            if peer.info.server_id == newcomer.server_id or (link.account and not peer.pooled):
+                continue
+            over = peer.accounts.get(link.account) or next(iter(peer.links()), None)
+            if over is not None:
+                said.gossip_mode = self._gossip_mode(link, over).value
+                self._transport.write(over.number, gossip_line(said))
+
+    def _gossip_mode(self, of: Link, over: Link) -> Gossip:
+        """What the receiver may tell others of a newcomer, once it has dialled that one."""
+        decides = over.target if of.target is None else of.target
+        if decides is not None and decides.explicit:
+            return Gossip.OVERRIDE
+        return Gossip.DISABLED if of.target is None else Gossip.DEFAULT
+
+    def _heard_of(self, said: Info, now: float) -> None:
+        """A server that another one has told of is dialled, unless it is here or named already."""
+        if said.server_id in self.peers or said.server_id == self.settings.server_id or not said.ip:
+            return
+        account = said.route_account
+        if account and (self.settings.pool_size <= 0 or account not in self.settings.accounts):
+            return
+        address = said.ip.removeprefix("nats-route://").rstrip("/")
+        host, _, port = address.rpartition(":")
+        if not port.isdecimal():
+            raise ValueError(f"no address: {said.ip}")
+        host = host.strip("[]")
+        if any(t.address == (host, int(port)) or t.peer == said.server_id for t in self.targets):
+            return
+        target = Target(host=host, port=int(port), explicit=False, peer=said.server_id)
+        target.gossip = said.gossip_mode
+        target.user, target.password = self.settings.user, self.settings.password
+        self.targets.append(target)
+        self._dial(target)
+
+    # ---- dialling, and the end
+
+    def _dial(self, target: Target, account: str = "") -> None:
+        target.dialling.add(account)
+        self._transport.dial(target, account)
+
+    def _complain(self, target: Target, why: str) -> None:
+        where = f"{target.host}:{target.port}"
+        attempt = target.attempts + 1
+        self._transport.log(
+            "error", f"Error trying to connect to route {where} (attempt {attempt}): {why}"
+        )
+
+    def _refuse(self, link: Link, refused: Refused, now: float) -> None:
+        text = refused.error or refused.reason.value
+        level = "debug" if refused.reason is Reason.DUPLICATE else "error"
+        self._transport.log(level, f"Route {link.address}: {text}")
+        self._transport.cut(link.number, refused.reason, refused.error)
+
+    def _leave(self, peer: Peer, link: Link) -> None:
+        if link.account:
+            if peer.accounts.get(link.account) is link:
+                del peer.accounts[link.account]
+        elif peer.pool[link.place] is link:
+            peer.pool[link.place] = None
+        if not peer.links():
+            self.peers.pop(peer.info.server_id, None)
+
+    def _named(self, peer: Peer) -> Target | None:
+        """The target that a server is, if it is one."""
+        return next((t for t in self.targets if t.peer == peer.info.server_id), None)
+
+    def _again(self, target: Target, now: float) -> None:
+        """When a server is dialled again; if it is here by then, what lacks of its pool."""
+        if target not in self.targets or target.at is not None:
+            return
+        target.attempts += 1
+        if not target.explicit and target.attempts > self.settings.connect_retries + 1:
+            self.targets.remove(target)
+            return
+        wait = RETRY
+        if self.settings.connect_backoff:
+            wait = min(RETRY * 2 ** (target.attempts - 1), RETRY_MAX)
+        target.at = now + wait + self._random.random() * (1.0 if target.explicit else 0.1)

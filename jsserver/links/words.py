@@ -1,0 +1,121 @@
+"""INFO and CONNECT between servers, as on nats-server's wire: keys, order, and what is left out.
+
+Keys that a line has and these types lack are ignored; numbers beyond their type are an error.
+"""
+
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+Int32 = Annotated[int, Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Byte = Annotated[int, Meta(ge=0, le=255)]
+T = TypeVar("T", bound=msgspec.Struct)
+Plain = TypeVar("Plain", str, int, bool)
+
+
+def always(value: Plain) -> Plain:
+    """A default that is written out too."""
+    field: Plain = msgspec.field(default_factory=lambda: value)
+    return field
+
+
+class SubjectPermission(msgspec.Struct, omit_defaults=True):
+    """Which subjects may pass."""
+
+    allow: list[str] = []
+    deny: list[str] = []
+
+
+class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What a server says of itself, or of another one (`ip` is then where that one is dialled)."""
+
+    server_id: str = always("")
+    server_name: str = always("")
+    version: str = always("")
+    proto: int = always(0)
+    git_commit: str = ""
+    go: str = always("")
+    host: str = always("")
+    port: int = always(0)
+    headers: bool = always(False)
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_verify: bool = False
+    tls_available: bool = False
+    max_payload: Int32 = always(0)
+    jetstream: bool = False
+    ip: str = ""
+    nonce: str = ""
+    cluster: str = ""
+    cluster_dynamic: bool = False
+    domain: str = ""
+    connect_urls: list[str] = []
+    ws_connect_urls: list[str] = []
+    ldm: bool = False
+    compression: str = ""
+    import_: SubjectPermission | None = msgspec.field(default=None, name="import")
+    export: SubjectPermission | None = None
+    lnoc: bool = False
+    """It takes `LS+` with an origin."""
+    lnocu: bool = False
+    """And `LS-` with one."""
+    ln: bool = False
+    """Of 2.15: both, and `_` stands for no origin."""
+    route_pool_size: int = 0
+    route_pool_idx: int = 0
+    route_account: str = ""
+    route_acc_add_reqid: str = ""
+    gossip_mode: Byte = 0
+    gateway_url: str = ""
+    leafnode_urls: list[str] = []
+
+
+class RouteConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What the dialling side of a route or gateway says first."""
+
+    echo: bool = always(True)
+    verbose: bool = always(False)
+    pedantic: bool = always(False)
+    user: str = ""
+    password: str = msgspec.field(default="", name="pass")
+    tls_required: bool = always(False)
+    headers: bool = always(True)
+    name: str = always("")
+    """The server's id."""
+    cluster: str = always("")
+    cluster_dynamic: bool = False
+    lnoc: bool = False
+    lnocu: bool = False
+    ln: bool = False
+    gateway: str = ""
+    lang: str = ""
+    """Of clients alone, which have taken the wrong port."""
+
+
+def info_line(info: Info) -> bytes:
+    """A server's own INFO."""
+    return b"INFO " + msgspec.json.encode(info) + b" \r\n"
+
+
+def gossip_line(info: Info) -> bytes:
+    """An INFO about another server, which nats-server writes without a blank at its end."""
+    return b"INFO " + msgspec.json.encode(info) + b"\r\n"
+
+
+def connect_line(connect: RouteConnect) -> bytes:
+    """A CONNECT."""
+    return b"CONNECT " + msgspec.json.encode(connect) + b"\r\n"
+
+
+def read(args: bytes, kind: type[T]) -> T:
+    """What stands behind the verb; ValueError says what is wrong with it. `null` leaves a field at
+    its default, as Go reads it."""
+    try:
+        found = msgspec.json.decode(args)
+        if not isinstance(found, dict):
+            raise ValueError("not a JSON object")
+        present = {key: value for key, value in found.items() if value is not None}
+        return msgspec.convert(present, kind)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from None

@@ -1,0 +1,229 @@
+"""The routes of a server: what the mesh decides, done with sockets, data plane and clock."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from jsserver import NATS_VERSION
+from jsserver.access.clients import CLOSE_CODES, read_connection
+from jsserver.access.info import GO
+from jsserver.cext import engine
+from jsserver.config.cluster import advertised
+from jsserver.links.mesh import Mesh, Reason, Settings, Target
+from jsserver.process.sockets import host_port
+from jsserver.text.goformat import SECOND, duration, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.cext.engine import DataPlane, Item, MeshHandle
+    from jsserver.config.options import Options
+    from jsserver.process.logs import Logger
+
+DIAL_TIMEOUT = 2 * SECOND
+NONCE_BYTES = 11
+
+
+class Routes:
+    """The mesh of one server, driven; start() and close() frame its life in one event loop."""
+
+    def __init__(
+        self,
+        options: Options,
+        plane: DataPlane,
+        handle: MeshHandle,
+        accounts: Accounts,
+        log: Logger,
+        *,
+        name: str,
+        server_id: str,
+        cluster: str,
+        renamed: Callable[[str], None],
+    ) -> None:
+        """`renamed` hears of another name of the cluster, where that was made."""
+        self._renamed = renamed
+        self._options = options
+        self._plane = plane
+        self._handle = handle
+        self._accounts = accounts
+        self._log = log
+        self._timer: asyncio.TimerHandle | None = None
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._where: dict[int, str] = {}
+        """The addresses of connections, by their numbers."""
+        o = options.cluster
+        settings = Settings(
+            server_id=server_id,
+            server_name=name,
+            version=NATS_VERSION,
+            go=GO,
+            cluster=cluster,
+            cluster_dynamic=not o.name,
+            host=o.host,
+            port=o.port,
+            user=o.username,
+            password=o.password,
+            pool_size=o.pool_size or 3,
+            max_payload=options.max_payload,
+            headers=not options.no_header_support,
+            connect_retries=o.connect_retries,
+            connect_backoff=o.connect_backoff,
+        )
+        if settings.pool_size > 0:
+            named = [*o.accounts, options.system] if options.system else o.accounts
+            settings.accounts = list(dict.fromkeys(named))
+        targets = [
+            Target(host=url.host, port=url.port, user=url.user, password=url.password)
+            for url in o.routes
+        ]
+        self.mesh = Mesh(settings, targets, self, self._nonce, random.Random())
+
+    def start(self, port: int) -> None:
+        """Dials from now on; `port` is where others come to."""
+        s, o = self.mesh.settings, self._options.cluster
+        s.port = port
+        if o.advertise:
+            s.host, s.port = advertised(o.advertise, port)
+            s.advertise = host_port(s.host, s.port)
+        for name in s.accounts:
+            self._handle.pin(self._accounts.open(name))
+        self.mesh.start(self._now())
+        self._set_timer()
+
+    def close(self) -> None:
+        """Dials no more; connections end with the data plane."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in self._dialling:
+            task.cancel()
+
+    # ---- what the data plane tells
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a connection is a route."""
+        return number in self._where
+
+    def said(self, item: Item) -> None:
+        """An INBOX_LINK."""
+        number, now = item.cid, self._now()
+        what, text = item.numbers[2], item.texts[2]
+        if what == engine.SAID_OPENED:
+            where = self._where.setdefault(
+                number, host_port(item.texts[0].decode(), item.numbers[0])
+            )
+            self._log.info(f"{where} - rid:{number} - Route connection created")
+            self.mesh.opened(number, where)
+        elif what == engine.SAID_INFO:
+            self.mesh.info(number, text, now)
+        elif what == engine.SAID_CONNECT:
+            self.mesh.connect(number, text, now)
+        elif what == engine.SAID_ERROR:
+            self.mesh.error(number, text)
+        elif what == engine.SAID_HAILED:
+            self.mesh.hailed(number, now)
+        self._set_timer()
+
+    def failed(self, item: Item) -> None:
+        """An INBOX_ERROR of a route."""
+        _, number, _, (_, _, text, *quoted) = item
+        line = text.decode("utf-8", "replace")
+        if quoted:
+            line += quote(quoted[0]) + quoted[1].decode("utf-8", "replace")
+        self._log.error(f"{self._named(number)} - {line}")
+
+    def ended(self, item: Item) -> None:
+        """An INBOX_CLOSED of a route."""
+        number = item.cid
+        connection = read_connection(item)
+        who, reason = self._named(number), connection.reason
+        if reason == "Slow Consumer (Pending Bytes)":
+            most = self._options.max_pending
+            self._log.info(f"{who} - Slow Consumer Detected: MaxPending of {most} Exceeded")
+        elif reason == "Slow Consumer (Write Deadline)":
+            deadline = duration(self._options.write_deadline)
+            total = f"{connection.chunks} chunks of {connection.pending} total bytes."
+            self._log.info(
+                f"{who} - Slow Consumer Detected: WriteDeadline of {deadline} exceeded with {total}"
+            )
+        self._log.info(f"{who} - Router connection closed: {reason}")
+        del self._where[number]
+        self.mesh.closed(number, self._now())
+        self._set_timer()
+
+    def _named(self, number: int) -> str:
+        """The route as the log names it: where, its number, and the server's name once known."""
+        name = self.mesh.name_of(number)
+        return f"{self._where[number]} - rid:{number}" + (f" - {quote(name)}" if name else "")
+
+    # ---- what the mesh asks for
+
+    def dial(self, target: Target, account: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._dial(target, account))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    def write(self, link: int, data: bytes) -> None:
+        self._handle.write(link, data)
+
+    def resume(self, link: int) -> None:
+        self._handle.resume(link)
+
+    def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
+        handle = self._accounts[account] if account else None
+        self._handle.open(link, pooled=pooled, place=place, account=handle)
+
+    def cut(self, link: int, reason: Reason, error: str = "") -> None:
+        code = CLOSE_CODES[reason.value]
+        self._plane.close_connection(link, code, error.encode() if error else None)
+
+    def has_account(self, name: str) -> bool:
+        return name in self._accounts
+
+    def renamed(self, cluster: str) -> None:
+        self._log.info(f"Cluster name updated to {cluster}")
+        self._renamed(cluster)
+
+    def log(self, level: str, text: str) -> None:
+        getattr(self._log, level)(text)
+
+    # ---- dialling, and the clock
+
+    async def _dial(self, target: Target, account: str) -> None:
+        loop = asyncio.get_running_loop()
+        sock: socket.socket | None = None
+        try:
+            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, address = random.choice(found)
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.connect_ex(address)  # whose failure the data plane tells
+        except OSError as error:
+            if sock is not None:
+                sock.close()
+            self.mesh.unreachable(target, account, str(error), self._now())
+            self._set_timer()
+            return
+        number = self._handle.dial(sock.detach(), DIAL_TIMEOUT)
+        self._where[number] = host_port(target.host, target.port)
+        self.mesh.dialled(number, target, account, self._where[number])
+
+    def _nonce(self) -> str:
+        return secrets.token_urlsafe(NONCE_BYTES)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.mesh.tick(self._now())
+        if at is not None:
+            self._timer = asyncio.get_running_loop().call_at(at, self._set_timer)

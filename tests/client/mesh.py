@@ -1,0 +1,125 @@
+"""Clusters of servers for tests, of ours and of nats-server in any mixture."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import socket
+import urllib.request
+from collections.abc import AsyncIterator
+from typing import Any
+
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as NoAnswer
+
+from tests.client.aio import connected, until
+from tests.servers import Server, Servers
+
+NAMES = "ABCDEF"
+MIXED = ("oop", "opo", "poo", "opp", "pop", "ppo", "ooo")
+"""Clusters of three by their kinds in the order of their starts: o is ours, p nats-server."""
+
+
+def free_port() -> int:
+    """A port for a listener that several configurations have to name before it is there."""
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+class Cluster:
+    """Servers of one cluster, each dialling the first one and hearing of the others from it."""
+
+    def __init__(self, servers: Servers, name: str = "C") -> None:
+        self.servers = servers
+        self.name = name
+        self.members: list[Server] = []
+        self.ports: list[int] = []
+
+    def start(self, kinds: str, *, block: str = "", rest: str = "", **options: Any) -> None:
+        """Starts members of these kinds. `block`: more of each `cluster`; `rest`: beside it."""
+        for kind in kinds:
+            self.add(kind, block=block, rest=rest, **options)
+
+    def add(
+        self,
+        kind: str,
+        *,
+        block: str = "",
+        rest: str = "",
+        routes: list[int] | None = None,
+        port: int | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> Server:
+        """Starts one member more. `routes`: the ports that it dials, the first member's if none is
+        given; `port`: its own; `name`: the cluster's, where it is to be another one."""
+        own = port or free_port()
+        dialled = self.ports[:1] if routes is None else routes
+        urls = ", ".join(f'"nats://127.0.0.1:{other}"' for other in dialled)
+        called = self.name if name is None else name
+        config = f"""
+            server_name: {NAMES[len(self.members)]}
+            {rest}
+            cluster {{
+                {f"name: {called}" if called else ""}
+                listen: "127.0.0.1:{own}"
+                routes: [{urls}]
+                {block}
+            }}
+        """
+        make = self.servers.under_test if kind == "o" else self.servers.peer
+        self.members.append(make(config=config, **options))
+        self.ports.append(own)
+        return self.members[-1]
+
+
+@contextlib.asynccontextmanager
+async def clients(cluster: Cluster, **options: Any) -> AsyncIterator[list[Client]]:
+    """A client of each member, once what one subscribes to is known to all others."""
+    async with contextlib.AsyncExitStack() as stack:
+        found = [
+            await stack.enter_async_context(connected(member, **options))
+            for member in cluster.members
+        ]
+        await meet(found)
+        yield found
+
+
+_probes = itertools.count(1)
+
+
+async def meet(found: list[Client], seconds: float = 20.0) -> None:
+    """Waits until each client's server hears of each other's subscriptions. What was subscribed to
+    before is known everywhere, then: it was told first."""
+    probe = f"probe.{next(_probes)}"
+    subscriptions = []
+    for number, client in enumerate(found):
+
+        async def answer(message: Any) -> None:
+            await message.respond(b"")
+
+        subscriptions.append(await client.subscribe(f"{probe}.{number}", cb=answer))
+        await client.flush()
+
+    async def heard(client: Client, number: int) -> bool:
+        try:
+            await client.request(f"{probe}.{number}", b"", timeout=1)
+        except (NoRespondersError, NoAnswer):
+            await asyncio.sleep(0.02)  # until it is asked again
+            return False
+        return True
+
+    for client, number in itertools.product(found, range(len(found))):
+        await until(lambda c=client, n=number: heard(c, n), seconds)  # type: ignore[misc]
+    for subscription in subscriptions:
+        await subscription.unsubscribe()
+
+
+def page(server: Server, path: str) -> dict[str, Any]:
+    """A page of monitoring."""
+    with urllib.request.urlopen(f"{server.monitor_url}/{path}", timeout=10) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found

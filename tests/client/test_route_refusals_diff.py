@@ -1,0 +1,146 @@
+"""What a cluster's port refuses, and with which words: the same of both servers."""
+
+import json
+import re
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.client.mesh import Cluster
+from tests.servers import Server, Servers
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+LOGIN = "authorization { user: u, password: secret, timeout: 1 }"
+CONNECT: dict[str, Any] = {
+    "echo": True,
+    "verbose": False,
+    "pedantic": False,
+    "tls_required": False,
+    "headers": True,
+    "name": "NX",
+    "cluster": "C",
+    "lnoc": True,
+}
+INFO: dict[str, Any] = {
+    "server_id": "NX",
+    "server_name": "X",
+    "version": "2.14.5",
+    "proto": 3,
+    "go": "go1.25",
+    "host": "127.0.0.1",
+    "port": 6222,
+    "headers": True,
+    "max_payload": 1048576,
+    "cluster": "C",
+    "lnoc": True,
+    "lnocu": True,
+    "route_pool_size": 3,
+}
+
+
+class Dialled:
+    """A connection to a cluster's port."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.file = self.socket.makefile("rb")
+        self.info = json.loads(self.file.readline().removeprefix(b"INFO "))
+
+    def say(self, verb: str, body: object) -> None:
+        self.socket.sendall(f"{verb} {json.dumps(body)}\r\n".encode())
+
+    def errors(self) -> list[str]:
+        """What it says of errors until the other side closes."""
+        found = []
+        try:
+            for line in self.file:
+                if line.startswith(b"-ERR"):
+                    found.append(line.decode().strip())
+        except ConnectionResetError:
+            pass
+        self.socket.close()
+        return found
+
+
+def refusal(port: int, connect: dict[str, Any] | None, info: dict[str, Any] | None) -> list[str]:
+    dialled = Dialled(port)
+    if connect is not None:
+        dialled.say("CONNECT", CONNECT | connect)
+    if info is not None:
+        dialled.say("INFO", INFO | info)
+    return dialled.errors()
+
+
+def both(servers: Servers, run: Callable[[Server, int], Any], **options: Any) -> tuple[Any, Any]:
+    found = []
+    for kind in "op":
+        cluster = Cluster(servers)
+        server = cluster.add(kind, **options)
+        found.append(run(server, cluster.ports[0]))
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize(
+    ("connect", "info"),
+    [
+        ({"lang": "go"}, None),
+        ({"gateway": "G"}, None),
+        ({"cluster": "OTHER"}, {}),
+        (None, {}),
+        ({}, {"route_pool_idx": 7}),
+        ({}, {"route_account": "ZZ"}),
+        ({}, {"route_account": "$G"}),
+        ({}, {"route_pool_size": 0, "route_account": "$SYS"}),
+        ({}, {"server_name": "A"}),
+    ],
+    ids=["client", "gateway", "cluster", "no-connect", "index", "account", "$G", "no-pool", "name"],
+)
+def test_who_may_not_come(
+    servers: Servers, connect: dict[str, Any] | None, info: dict[str, Any] | None
+) -> None:
+    ours, peers = both(servers, lambda server, port: refusal(port, connect, info))
+    assert ours == peers
+
+
+def test_a_login(servers: Servers) -> None:
+    def run(server: Server, port: int) -> list[list[str]]:
+        wrong: list[dict[str, Any]] = [{"user": "u", "pass": "x"}, {"user": "u"}, {}]
+        return [refusal(port, connect, {}) for connect in wrong]
+
+    ours, peers = both(servers, run, block=LOGIN)
+    assert ours == peers == [["-ERR 'Authorization Violation'"]] * 3
+
+
+def test_whoever_says_nothing_is_cut(servers: Servers) -> None:
+    ours, peers = both(servers, lambda server, port: Dialled(port).errors(), block=LOGIN)
+    assert ours == peers
+
+
+def test_a_message_before_the_handshake(servers: Servers) -> None:
+    def run(server: Server, port: int) -> list[str]:
+        dialled = Dialled(port)
+        dialled.socket.sendall(b"RMSG $G foo 2\r\nhi\r\n")
+        return dialled.errors()
+
+    ours, peers = both(servers, run)
+    assert ours == peers
+
+
+def test_the_members_of_info(servers: Servers) -> None:
+    def run(server: Server, port: int) -> dict[str, Any]:
+        dialled = Dialled(port)
+        dialled.socket.close()
+        return dict(dialled.info)
+
+    ours, peers = both(servers, run)
+    varying = {"server_id", "nonce", "go", "port", "git_commit"}
+    # Where a peer would accept compression and tells of its clients' port.
+    differing = {"compression", "connect_urls", "xkey", "api_lvl"}
+    left = varying | differing
+    assert {k: v for k, v in ours.items() if k not in left} == {
+        k: v for k, v in peers.items() if k not in left
+    }
+    assert re.fullmatch(r"[\w-]{15}", ours["nonce"])
