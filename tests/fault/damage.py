@@ -29,6 +29,9 @@ LIMITS: dict[str, Any] = {"max_bytes": 100_000, "trim": False}
 """Small blocks that no limit empties."""
 LOG = "consumers.log"
 CACHES = ("checkpoint.jss", "subjects.jsd", ".jsx", "sequence.jsr")
+PLAIN = ("clean", "killed")
+PACKED = ("clean-packed", "killed-packed")
+"""Images whose closed blocks are compressed."""
 
 
 @dataclass
@@ -43,7 +46,7 @@ class World:
 
 @dataclass
 class Case:
-    image: str  # "clean" or "killed"
+    image: str
     file: str
     kind: str
     at: int = 0
@@ -87,29 +90,41 @@ def fill(store: PyStore, log: PyLog, count: int) -> World:
 
 
 def build(work: Path, count: int = 700) -> World:
-    """Makes the images `clean` and `killed`, and `foreign`, another stream's."""
-    for name, seed in (("clean", 0), ("foreign", 3)):
+    """Makes the images, which hold the same, and `foreign`, another stream's."""
+    for name in (PLAIN[0], PACKED[0], "foreign"):
         directory = work / name
         directory.mkdir()
-        store = PyStore(directory, "F" if seed else "D", commit="manual", now=NOW, **LIMITS)
+        store = opened(directory, name, "F" if name == "foreign" else "D")
         log = PyLog(store, directory / LOG)
-        if seed:
+        if name == "foreign":
             fill(store, log, count // 2)
         else:
             world = fill(store, log, count)
         store.upkeep()
-        if not seed:
-            shutil.copytree(directory, work / "killed")
+        if name != "foreign":
+            shutil.copytree(directory, work / name.replace("clean", "killed"))
         store.close()
     return world
+
+
+def opened(directory: Path, image: str, name: str = "D") -> PyStore:
+    compress = image in PACKED
+    return PyStore(directory, name, commit="manual", now=NOW, compress=compress, **LIMITS)
+
+
+def is_packed(path: Path) -> bool:
+    return path.suffix == ".blk" and path.read_bytes()[:4] == b"cmp\x01"
 
 
 def files(image: Path) -> list[str]:
     return sorted(str(p.relative_to(image)) for p in image.rglob("*") if p.is_file())
 
 
-def flips(work: Path, rng: random.Random, count: int) -> Iterator[Case]:
-    places = [(i, f) for i in ("clean", "killed") for f in files(work / i)]
+def flips(work: Path, rng: random.Random, count: int, packed: bool = False) -> Iterator[Case]:
+    """packed: of compressed blocks alone."""
+    places = [(i, f) for i in PLAIN for f in files(work / i)]
+    if packed:
+        places = [(i, f) for i in PACKED for f in files(work / i) if is_packed(work / i / f)]
     for _ in range(count):
         image, name = rng.choice(places)
         size = (work / image / name).stat().st_size
@@ -119,7 +134,7 @@ def flips(work: Path, rng: random.Random, count: int) -> Iterator[Case]:
 
 def aimed(work: Path, step: int = 1) -> Iterator[Case]:
     """Every `step`-th bit of the first 64 bytes of every cache."""
-    for image in ("clean", "killed"):
+    for image in PLAIN:
         for name in files(work / image):
             if name.endswith(CACHES):
                 for bit in range(0, 512, step):
@@ -128,7 +143,7 @@ def aimed(work: Path, step: int = 1) -> Iterator[Case]:
 
 def torn(work: Path, rng: random.Random) -> Iterator[Case]:
     """Cut, emptied, missing, 512 bytes zeroed, another stream's or another block's bytes."""
-    for image in ("clean", "killed"):
+    for image in PLAIN + PACKED:
         names = files(work / image)
         for name in names:
             size = (work / image / name).stat().st_size
@@ -219,7 +234,7 @@ def readable(store: PyStore, last: int) -> list[int]:
 def check(world: World, directory: Path, case: Case) -> None:
     before = {n: (directory / n).read_bytes() for n in files(directory) if n.endswith(".blk")}
     try:
-        store = PyStore(directory, "D", commit="manual", now=NOW, **LIMITS)
+        store = opened(directory, case.image)
     except OSError as error:
         need(case.kind == "directory", f"does not open: {error}")
         return
@@ -241,7 +256,8 @@ def check(world: World, directory: Path, case: Case) -> None:
     need(bad <= reported, f"damaged and not reported: {sorted(bad - reported)[:20]}")
     both = set(got) & set(lost["msgs"])
     need(not both, f"reported and served: {sorted(both)[:20]}")
-    limit = 1 if case.kind == "flip" else len(world.live)
+    chunked = case.image in PACKED and case.file.endswith(".blk")
+    limit = 1 if case.kind == "flip" and not chunked else len(world.live)
     need(len(missing) <= limit, f"one bit costs {len(missing)} messages: {sorted(missing)[:20]}")
     seqs = readable(store, state["last_seq"])
     need(set(got) <= set(seqs), "a message that can be had is not met by reading on")
@@ -266,7 +282,7 @@ def check(world: World, directory: Path, case: Case) -> None:
     store.commit()
     store.upkeep()
     store.close()
-    again = PyStore(directory, "D", commit="manual", now=NOW, **LIMITS)
+    again = opened(directory, case.image)
     got2, _ = served(again, world.last_seq)
     got[seq] = ("after", b"", b"damage")
     if seq <= world.last_seq + 2:
@@ -297,12 +313,12 @@ def check_log(world: World, store: PyStore, directory: Path, case: Case) -> None
 
 def may_fall_back(case: Case) -> bool:
     """A file that ends where a crash may have ended it cannot be told from that."""
-    return case.image == "killed" and case.kind == "cut" and case.at % 4096 == 0
+    return "killed" in case.image and case.kind == "cut" and case.at % 4096 == 0
 
 
 def torn_off(case: Case, data: bytes) -> bool:
     """Nor can zeros from some sector on to the end, or an end right behind a record."""
-    if case.image != "killed" or not data:
+    if "killed" not in case.image or not data:
         return False
     at = 0
     while case.kind == "cut" and at + 4 <= len(data):

@@ -33,6 +33,14 @@ def test_flipped_bits(world: tuple[Path, damage.World]) -> None:
 
 
 @pytest.mark.timeout(LIMIT + 60)
+def test_flipped_bits_of_compressed_blocks(world: tuple[Path, damage.World]) -> None:
+    work, facts = world
+    print("seed", SEED)
+    cases = list(damage.flips(work, random.Random(SEED), FLIPS, packed=True))
+    assert not damage.run_apart(work, cases, facts, LIMIT)
+
+
+@pytest.mark.timeout(LIMIT + 60)
 def test_heads_of_caches(world: tuple[Path, damage.World]) -> None:
     work, facts = world
     cases = list(damage.aimed(work, 1 if FLIPS >= 1000 else 13))

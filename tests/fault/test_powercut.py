@@ -57,7 +57,9 @@ def record(folder: Path, recorder: Path, seed: int) -> tuple[list[Event], list[l
     for stream in streams:
         assert not stream.failure, stream.failure
         assert stream.messages, stream.name
-    return read_log(log), streams
+    events = read_log(log)
+    assert any(e.kind == RENAME and "/PACKED/" in e.path and ".blk.tmp" in e.path for e in events)
+    return events, streams
 
 
 def cuts(events: list[Event], number: int, chance: random.Random) -> list[int]:

@@ -16,6 +16,11 @@ from tests.client.raw import RawApp, TimedOut, header_block
 
 HOUR_NS = 3600 * 10**9
 KEYS = 12
+SMALL_BLOCKS: dict[str, object] = {"compression": "s2", "max_bytes": 120_000}
+"""Blocks of 32 kB, of which one after the other is compressed."""
+NEWEST = 150
+"""So many of the longest messages are in a few such blocks."""
+TEXT = b"what comes again and again gets smaller. " * 8
 
 
 @dataclass
@@ -81,7 +86,7 @@ class Stream:
         while not stop.is_set():
             while waiting < self.window:
                 number = len(self.messages)
-                body = f"{self.name} {number} ".encode() + chance.randbytes(chance.randint(0, 300))
+                body = f"{self.name} {number} ".encode() + self._payload(chance)
                 subject = f"{self.name}.{number % KEYS}"
                 rollup = self.name == "ROLLED" and chance.random() < 0.1
                 self.messages.append(Message(subject, body, time.monotonic_ns(), rollup))
@@ -100,6 +105,13 @@ class Stream:
                     self._work(client)
         while waiting:
             waiting -= self._take(client)
+
+    def _payload(self, chance: random.Random) -> bytes:
+        """It gets smaller where it is compressed."""
+        size = chance.randint(0, 300)
+        if "compression" in self.config:
+            return chance.randbytes(8) + TEXT[:size]
+        return chance.randbytes(size)
 
     def header(self, number: int) -> bytes:
         """The header block of a message without a rollup."""
@@ -133,8 +145,9 @@ def streams() -> list[Stream]:
     """One of each kind of promise."""
     return [
         Stream("PLAIN", {}, 50),
-        Stream("LIMITED", {"max_msgs": 40, "max_bytes": 100_000}, 30),
-        Stream("KEYS", {"max_msgs_per_subject": 1}, 10),
+        Stream("LIMITED", {"max_msgs": 40} | SMALL_BLOCKS, 30),
+        Stream("KEYS", {"max_msgs_per_subject": 1} | SMALL_BLOCKS, 10),
+        Stream("PACKED", SMALL_BLOCKS, 30),
         Stream("PURGED", {}, 5),
         Stream("QUEUE", {"retention": "workqueue"}, 4),
         Stream("ROLLED", {"allow_rollup_hdrs": True}, 12),
@@ -201,13 +214,20 @@ def check_plain(stream: Stream, found: Found, acked: list[Message], cut: int) ->
     assert not lost, f"{stream.name}: acked and lost {lost}"
 
 
-def check_limited(stream: Stream, found: Found, acked: list[Message], cut: int) -> None:
+def check_limited(
+    stream: Stream, found: Found, acked: list[Message], cut: int, kept: int = 40
+) -> None:
     # Later messages may have pushed acked ones out: as many as were sent and not acked by the cut.
-    newest = sorted(m.seq for m in acked)[-40:]
+    newest = sorted(m.seq for m in acked)[-kept:]
     later = sum(m.sent < cut for m in stream.messages) - len(acked)
     lost = [seq for seq in newest[later:] if seq not in found]
     assert not lost, f"{stream.name}: acked and lost {lost}"
-    assert len(found) <= 40
+    if "max_msgs" in stream.config:
+        assert len(found) <= kept
+
+
+def check_packed(stream: Stream, found: Found, acked: list[Message], cut: int) -> None:
+    check_limited(stream, found, acked, cut, NEWEST)
 
 
 def check_keys(stream: Stream, found: Found, acked: list[Message], cut: int) -> None:
@@ -286,6 +306,7 @@ CHECKS: dict[str, Callable[[Stream, Found, list[Message], int], None]] = {
     "PLAIN": check_plain,
     "LIMITED": check_limited,
     "KEYS": check_keys,
+    "PACKED": check_packed,
     "PURGED": check_purged,
     "QUEUE": check_queue,
     "ROLLED": check_rolled,
