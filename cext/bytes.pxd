@@ -530,6 +530,7 @@ cdef inline int64_t env_clock(Env* e) noexcept nogil:
 
 cdef enum:
     S2_CHUNK_MAX = 4 << 20      # plain bytes of one chunk
+    S2_HEAD = 16                # bytes of a chunk that tell its sizes
     S2_SLACK = 16               # that copies may write behind a block's end
 
 cdef enum S2Error:
@@ -546,6 +547,8 @@ cdef int s2_whole(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept 
 cdef int64_t s2_chunk(bint* begun, const uint8_t* p, size_t n, Bytes* out) noexcept nogil
 # How many plain bytes the chunk at p says that it holds, which nothing has checked; -1: there is none. size: its own bytes.
 cdef int64_t s2_claim(const uint8_t* p, size_t n, size_t* size) noexcept nogil
+# The same, of which the first n bytes are there: S2_HEAD of them, or all.
+cdef int64_t s2_said(const uint8_t* p, size_t n, size_t* size) noexcept nogil
 # Appends an S2 stream that holds these bytes; a chunk that holds them, at most 1 MiB, as they are. 0 | S2_NO_MEMORY
 cdef int s2_pack(const uint8_t* p, size_t n, Bytes* out) noexcept nogil
 cdef int s2_store(const uint8_t* p, size_t n, Bytes* out) noexcept nogil

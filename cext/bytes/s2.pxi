@@ -161,21 +161,28 @@ cdef int64_t s2_chunk(bint* begun, const uint8_t* p, size_t n, Bytes* out) noexc
     return <int64_t>(size + 4)
 
 
-cdef int64_t s2_claim(const uint8_t* p, size_t n, size_t* size) noexcept nogil:
-    # How many plain bytes the chunk at p says that it holds; -1: there is none. size: its own bytes.
+cdef int64_t s2_said(const uint8_t* p, size_t n, size_t* size) noexcept nogil:
+    # How many plain bytes the chunk that begins with these n bytes says that it holds; -1: there is none, or S2_HEAD bytes
+    # are not all there. size: its own bytes.
     cdef uint32_t length = 0
     if n < 4:
         return -1
     size[0] = 4 + (<size_t>p[1] | <size_t>p[2] << 8 | <size_t>p[3] << 16)
-    if size[0] > n or 2 <= p[0] < 0x80 or (p[0] < 2 and size[0] < 8):
+    if 2 <= p[0] < 0x80 or (p[0] < 2 and (size[0] < 8 or n < 8)):
         return -1
     if p[0] > 1:
         return 0
     if p[0] == 1:
         length = <uint32_t>(size[0] - 8)
-    elif s2_length(p + 8, size[0] - 8, &length) == 0:
+    elif s2_length(p + 8, min(n, size[0]) - 8, &length) == 0:
         return -1
     return length if length <= S2_CHUNK_MAX else -1
+
+
+cdef int64_t s2_claim(const uint8_t* p, size_t n, size_t* size) noexcept nogil:
+    # The same of a chunk all of which is there.
+    cdef int64_t claim = s2_said(p, n, size)
+    return claim if claim < 0 or size[0] <= n else -1
 
 
 cdef int s2_whole(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept nogil:

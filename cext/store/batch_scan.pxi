@@ -84,6 +84,7 @@ cdef void ahead_free(Scan* c) noexcept nogil:
     free(c.search.removals)
     o.p = c.p
     o.size = c.size
+    o.chunks = NULL
     o.decoded = c.b != NULL and c.b.bytes == BYTES_DECODED
     if o.decoded:
         opened_free(c.s.files, &o)

@@ -34,6 +34,8 @@ cdef bint piece_there(Block* b, uint64_t piece) noexcept nogil:
     cdef uint64_t start = piece * PIECE
     if start >= b.data_cap:
         return True
+    if b.chunks != NULL and not chunks_have(b.chunks, start, PIECE):
+        return False
     return f.resident(f.ctx, b.data + start, min(b.data_cap - start, <uint64_t>PIECE))
 
 

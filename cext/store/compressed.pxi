@@ -6,17 +6,22 @@
 #
 # A chunk that cannot be decoded reads as zeros: damage, as in a plain block. So does what follows in the block where the
 # chunk does not even say how long it is.
+#
+# Who can wait has the whole file decoded by a thread. Who reads under the engine lock has the chunks decoded that are read.
 
 cdef enum:
     COMPRESSED_HEAD = 24        # bytes of a file that tell whether it is compressed
     COMPRESSED_WRONG = 2        # of the 14 which they are told by, so many may be damaged
     PLAIN_MAX = 80 << 20        # a block may hold one record beyond its size
+    CHUNK_USUAL = 1 << 16       # plain bytes: smaller ones are hardly ever written
+    CHUNKS_FROM = 2 << 20       # plain bytes of a block that is decoded chunk by chunk
 
 cdef struct Opened:
     # The bytes of a block's file.
     uint8_t* p
     uint64_t size               # plain bytes, or more of a plain file
     bint decoded                # p is memory of ours, not a mapping
+    Chunks* chunks              # as in Block
 
 
 cdef inline uint64_t page_up(uint64_t n) noexcept nogil:
@@ -27,7 +32,14 @@ cdef uint64_t decoded_room(uint64_t size) noexcept nogil:
     return page_up(size + S2_SLACK)
 
 
+cdef void chunks_free(FileOps* f, Chunks* chunks) noexcept nogil:
+    if chunks != NULL:
+        f.close(f.ctx, chunks.fd)
+        free(chunks)
+
+
 cdef void opened_free(FileOps* f, const Opened* o) noexcept nogil:
+    chunks_free(f, o.chunks)
     if o.decoded:
         pages_free(o.p, decoded_room(o.size))
     elif o.p != NULL:
@@ -134,6 +146,7 @@ cdef bint compressed_decode(const uint8_t* p, uint64_t n, uint64_t least, Opened
         pages_free(out.data + decoded_room(o.size), cap - decoded_room(o.size))
     o.p = out.data
     o.decoded = True
+    o.chunks = NULL
     return True
 
 
@@ -144,6 +157,106 @@ cdef bint compressed_open(FileOps* f, int fd, uint64_t size, uint64_t least, Ope
     if p != NULL:
         pages_free(p, size)
     return ok
+
+
+# ---- chunk by chunk ------------------------------------------------------------------------------------------------
+#
+# Who reads a record under the engine lock and cannot wait decodes the chunk in which it stands, and no other.
+
+cdef Chunks* chunks_read(FileOps* f, int fd, uint64_t size, uint64_t plain, uint64_t at) noexcept nogil:
+    # The chunks of a file whose first one begins at `at`; NULL where they are few, or say to hold anything but `plain` bytes
+    # without the last 8, or where there is no memory.
+    cdef uint32_t most = <uint32_t>(plain // S2_CHUNK_MAX + plain // CHUNK_USUAL + 2)
+    cdef uint8_t head[S2_HEAD]
+    cdef Chunks* chunks
+    cdef Chunk* k
+    cdef uint64_t sum = 0
+    cdef int64_t n
+    if plain < CHUNKS_FROM or size < at + 8:
+        return NULL
+    chunks = <Chunks*>calloc(1, sizeof(Chunks) + most * sizeof(Chunk))
+    if chunks == NULL:
+        return NULL
+    chunks.fd = fd
+    while at < size - 8 and chunks.n < most:
+        k = &chunks.list[chunks.n]
+        k.start = at
+        k.at = sum
+        n = f.pread(f.ctx, fd, head, min(size - 8 - at, <uint64_t>S2_HEAD), <off_t>at)
+        n = s2_said(head, <size_t>n, &k.size) if n > 0 else -1
+        if n < 0:
+            break
+        k.n = <uint64_t>n
+        sum += k.n
+        at += k.size
+        chunks.n += 1
+    chunks.left = chunks.n
+    if at != size - 8 or sum + 8 != plain:
+        free(chunks)
+        return NULL
+    return chunks
+
+
+cdef bint compressed_begin(FileOps* f, int fd, uint64_t size, uint64_t least, Opened* o) noexcept nogil:
+    # As compressed_open, but decodes nothing yet, where the file is large and looks whole. Then fd is the opened one's.
+    cdef uint8_t head[COMPRESSED_HEAD]
+    cdef uint64_t plain = 0, at
+    if f.pread(f.ctx, fd, head, COMPRESSED_HEAD, 0) != COMPRESSED_HEAD:
+        return False
+    at = compressed_at(head, COMPRESSED_HEAD, &plain)
+    o.chunks = chunks_read(f, fd, size, plain, at) if at and plain >= least else NULL
+    if o.chunks == NULL:
+        return compressed_open(f, fd, size, least, o)
+    o.p = <uint8_t*>pages_new(decoded_room(plain))
+    if o.p == NULL or f.pread(f.ctx, fd, o.p + plain - 8, 8, <off_t>(size - 8)) != 8:
+        if o.p != NULL:
+            pages_free(o.p, decoded_room(plain))
+        free(o.chunks)
+        o.p = NULL
+        o.chunks = NULL
+        return False
+    o.size = plain
+    o.decoded = True
+    return True
+
+
+cdef bint chunk_fill(FileOps* f, const Chunks* chunks, Chunk* k, uint8_t* to) noexcept nogil:
+    # Decodes a chunk; one that cannot be decoded is zeros. False: it cannot be read, or there is no memory.
+    cdef uint8_t* p = <uint8_t*>pages_new(k.size)
+    cdef bint begun = True
+    cdef bint ok
+    cdef Bytes out
+    memset(&out, 0, sizeof(out))
+    ok = p != NULL and f.pread(f.ctx, chunks.fd, p, k.size, <off_t>k.start) == <int64_t>k.size
+    if ok and s2_chunk(&begun, p, k.size, &out) > 0 and out.n == k.n:
+        memcpy(to, out.data, k.n)
+    bytes_free(&out)
+    if p != NULL:
+        pages_free(p, k.size)
+    k.there = ok
+    return ok
+
+
+cdef bint chunks_have(const Chunks* chunks, uint64_t at, uint64_t n) noexcept nogil:
+    # Whether the n bytes of the block from `at` on were decoded.
+    cdef uint32_t i
+    for i in range(chunks.n if chunks.left else 0):
+        if not chunks.list[i].there and chunks.list[i].at < at + n and at < chunks.list[i].at + chunks.list[i].n:
+            return False
+    return True
+
+
+cdef bint chunks_fill(FileOps* f, Chunks* chunks, uint8_t* p, uint64_t at, uint64_t n) noexcept nogil:
+    # Decodes what is needed for that; False as chunk_fill.
+    cdef Chunk* k
+    cdef uint32_t i
+    for i in range(chunks.n if chunks.left else 0):
+        k = &chunks.list[i]
+        if not k.there and k.at < at + n and at < k.at + k.n:
+            if not chunk_fill(f, chunks, k, p + k.at):
+                return False
+            chunks.left -= 1
+    return True
 
 
 cdef int compressed_make(const uint8_t* p, uint64_t n, Bytes* out) noexcept nogil:

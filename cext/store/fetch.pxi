@@ -28,7 +28,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     cdef const uint8_t* data
     cdef Opened o
     cdef uint64_t size, pieces
-    cdef bint on, again, called, opened = False
+    cdef bint on, again, called, wanted
     c.queue.fetches = b.queue.next_fetch
     b.queue.next_fetch = NULL
     s.queue.busy += 1
@@ -38,17 +38,19 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     b.asked = 0
     data = b.data
     size = b.data_cap
+    wanted = wants_bytes(b)
     on = not s.stopped and not has_left(b)
     env_unlock(c.env)
-    if on and data == NULL:
-        opened = block_open(b, &o)
+    memset(&o, 0, sizeof(o))
+    if on and wanted:
+        block_open(b, &o)
         data = o.p
         size = o.size
     if on and data != NULL:
         fetch_pieces(s.files, data, size, pieces)
     env_lock(c.env)
-    if opened and opened_taken(b, &o):
-        opened = False
+    if o.p != NULL:
+        opened_take(b, &o)
     # Also where that failed: whoever reads then meets the error.
     b.warm |= pieces
     b.warm_at = c.env.mono
@@ -56,8 +58,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     again = b.asked != 0 and on
     b.work = WORK_FETCH if again else WORK_NONE
     env_unlock(c.env)
-    if opened:
-        opened_free(s.files, &o)
+    opened_free(s.files, &o)
     if called and c.wake_fd >= 0:
         tell_driver(c)
     q_lock(c)

@@ -132,6 +132,21 @@ cdef enum BlockBytes:
     BYTES_REGION = 1            # in anonymous memory that is appended to
     BYTES_DECODED = 2           # in memory that its compressed file was decoded into
 
+cdef struct Chunk:
+    # Of a compressed file.
+    uint64_t start              # its first byte in the file
+    size_t size                 # bytes there
+    uint64_t at                 # its first byte in the block
+    uint64_t n                  # bytes there
+    bint there                  # they were decoded
+
+cdef struct Chunks:
+    # A compressed file that is decoded as far as it is read.
+    int fd                      # whatever replaces the file meanwhile
+    uint32_t n
+    uint32_t left               # of them are still to be decoded
+    Chunk list[1]
+
 cdef enum BlockCompaction:
     COMPACT_SPARSE = 0          # when little of it is alive
     COMPACT_WANTED = 1          # because of its ghosts, however sparse
@@ -198,6 +213,7 @@ cdef struct Block:
     uint8_t* data
     uint64_t data_cap           # of the region or mapping
     BlockBytes bytes
+    Chunks* chunks              # of BYTES_DECODED: some may not be there yet; NULL: all are
     uint64_t used               # atomic: bytes of records and markers
     bint suspect                # a recovery's: its file is not what its sidecar knows
     bint damaged                # a bad range inside: kept as it is, never appended to or rewritten

@@ -165,7 +165,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
         return ST_IO
     invariant(counts_fit(s), "a store counts what it holds, before a removal")
     at = b.off[i] - 1
-    p = <uint8_t*>block_data(b)
+    p = <uint8_t*>slot_bytes(b, <uint32_t>i)
     if erase and slot_load(s, b, <uint32_t>i, &whole) == ST_OK:     # what is damaged does not say how long it is
         size = st_get32(p + at) & 0x7fffffff
     if size and s.storage == STORE_FILE and not b.damaged:
@@ -233,7 +233,7 @@ cdef int64_t store_first_time(Store* s) noexcept nogil:
             return s.first_ts
         i = slot_of(b, s.first_seq) if b != NULL else -1
         s.first_ts = ts_of(b, <uint32_t>i) if i >= 0 else 0
-        s.first_ts_seq = s.first_seq if i < 0 or block_data(b) != NULL else 0
+        s.first_ts_seq = s.first_seq if i < 0 or slot_bytes(b, <uint32_t>i) != NULL else 0
     return s.first_ts
 
 

@@ -261,7 +261,7 @@ cdef void slim_map(Committer* c, Block* b) noexcept nogil:
     # With the engine lock held, which is let go: maps a block's file. One that cannot be read stays as it is.
     cdef Store* s = b.store
     cdef Opened o
-    cdef bint ok, taken = False
+    cdef bint ok
     q_lock(c)
     b.queue.pins += 1
     s.queue.busy += 1
@@ -270,12 +270,11 @@ cdef void slim_map(Committer* c, Block* b) noexcept nogil:
     ok = block_open(b, &o)
     env_lock(c.env)
     if ok:
-        taken = opened_taken(b, &o)
+        opened_take(b, &o)
     else:
         b.compaction = COMPACT_NEVER
     env_unlock(c.env)
-    if ok and not taken:
-        opened_free(s.files, &o)
+    opened_free(s.files, &o)
     q_lock(c)
     unpin(c, b)
     s.queue.busy -= 1
@@ -299,7 +298,7 @@ cdef bint keeper_slim(Committer* c) noexcept nogil:
         if slim_worth(s, b) and (b.data == NULL or b.data_cap == b.used):
             break
         b = NULL
-    if b != NULL and b.data == NULL and not s.io_errno:
+    if b != NULL and wants_bytes(b) and not s.io_errno:
         slim_map(c, b)
         return True
     if b == NULL or s.io_errno or not slim_begin(&m, s, b):

@@ -7,7 +7,9 @@ cdef bint slot_fits(Store* s, Block* b, uint32_t i, const uint8_t* bytes, Parsed
     cdef uint64_t at = b.off[i] - 1, used = st_load(&b.used)
     cdef const uint8_t* p = bytes + at
     st_prefetch(node)
-    if at >= used or not record_parse(p, used - at, r) or r.raw_seq != seq_at(b, i) or not record_good(b.key, p, r):
+    if at >= used or not record_parse(p, used - at, r) or not chunks_ready(b, at, r.size):
+        return False
+    if r.raw_seq != seq_at(b, i) or not record_good(b.key, p, r):
         return False
     return node.len == r.subject.n and (not r.headed or header_ends(r) or header_vouched(b, bytes, at))
 
@@ -16,6 +18,8 @@ cdef bint header_vouched(Block* b, const uint8_t* bytes, uint64_t at) noexcept n
     # Of a record whose header does not show its end: whether the group's marker says that its lengths are right.
     if b.bytes == BYTES_REGION:
         return True
+    if not chunks_ready(b, 0, b.used):
+        return False
     if b.vouched == 0:
         b.vouched = 1 if groups_fit(b.key, bytes, b.used, UINT64_MAX, True) else 2
     return b.vouched == 1 or groups_fit(b.key, bytes, b.used, at, True)
@@ -27,7 +31,7 @@ cdef inline bint slot_ours(const Block* b, uint32_t i) noexcept nogil:
 
 
 cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
-    cdef const uint8_t* p = block_data(b)
+    cdef const uint8_t* p = slot_bytes(b, i)
     cdef uint64_t at = b.off[i] - 1
     cdef Parsed r
     out.seq = seq_at(b, i)
@@ -48,7 +52,7 @@ cdef int slot_load(Store* s, Block* b, uint32_t i, Record* out) noexcept nogil:
 cdef int64_t ts_of(Block* b, uint32_t i) noexcept nogil:
     # A message's time; for a damaged record that of its block's first, of one that cannot be read now, of its last: none is
     # let go for its age before its time.
-    cdef const uint8_t* p = block_data(b)
+    cdef const uint8_t* p = slot_bytes(b, i)
     cdef uint64_t at = b.off[i] - 1
     cdef int64_t ts
     cdef Parsed r

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from jsserver.cext.bytes import S2Stream
 from tests.cext.store import PyStore
 from tests.unit.records import records
+from tests.unit.test_store_cold import wait_load
 
 LIMITS: dict[str, Any] = {"max_bytes": 100_000, "trim": False, "commit": "manual"}
 """Blocks of 32 kB."""
@@ -249,4 +251,103 @@ def test_large_messages(directory: Path) -> None:
     assert s.state()["bytes"] == before
     for seq in range(1, 30):
         assert s.load(seq)[4] == b"%d " % seq + TEXT * 2500
+    s.close()
+
+
+# ---- large blocks, of which a reader that cannot wait decodes what it reads ----------------------
+
+COUNT = 36_000
+"""Two blocks of 8 MiB and a bit."""
+CHUNK = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("large") / "S"
+    path.mkdir()
+    s = PyStore(path, compress=True, commit="manual")
+    fill(s, COUNT)
+    s.close()
+    assert [is_compressed(p) for p in blocks(path)] == [True, True, False]
+    return path
+
+
+@pytest.fixture
+def copy(large: Path, directory: Path) -> Path:
+    shutil.copytree(large, directory, dirs_exist_ok=True)
+    return directory
+
+
+def test_one_message_costs_its_chunk(copy: Path) -> None:
+    s = PyStore(copy, compress=True, commit="manual")
+    begun = time.process_time()
+    assert s.load(9000)[4] == payload(9000)
+    one = time.process_time() - begun
+    begun = time.process_time()
+    for seq in range(1, 18_000, 100):
+        assert s.load(seq)[4] == payload(seq)
+    assert one < (time.process_time() - begun) / 2
+    s.close()
+
+
+def test_messages_of_a_large_block_in_any_order(copy: Path) -> None:
+    s = PyStore(copy, compress=True, commit="manual")
+    order = list(range(1, COUNT + 1))
+    random.Random(5).shuffle(order)
+    for seq in order:
+        assert s.load(seq)[4] == payload(seq)
+    assert s.lost()["damage"] == 0
+    s.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_thread_decodes_the_rest_for_who_can_wait(copy: Path) -> None:
+    s = PyStore(copy, compress=True)
+    assert s.load(9000)[4] == payload(9000)
+    waits = 0
+    for seq in range(1, COUNT + 1, 37):
+        data, waited = wait_load(s, seq)
+        assert data == payload(seq)
+        waits += waited
+    assert 1 <= waits <= 6
+    s.close()
+
+
+def test_what_replaces_a_large_block_does_not_mix_with_it(copy: Path) -> None:
+    """A block of which a part was decoded is written again without a message, and compacted."""
+    s = PyStore(copy, compress=True, commit="manual", slim_wait=0)
+    assert s.load(2)[4] == payload(2)
+    s.remove(9000, erase=True)
+    s.commit()
+    s.upkeep()
+    check(s, COUNT, frozenset([9000]))
+    s.reopen()
+    assert s.load(3)[4] == payload(3)
+    gone = frozenset(seq for seq in range(1, 14_000) if seq % 4) | {9000}
+    for seq in gone - {9000}:
+        s.remove(seq)
+    s.commit()
+    s.upkeep()
+    check(s, COUNT, gone)
+    s.reopen()
+    check(s, COUNT, gone)
+    assert s.lost()["damage"] == 0
+    s.close()
+
+
+def test_a_damaged_chunk_costs_what_it_holds(copy: Path) -> None:
+    path = blocks(copy)[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 16
+    path.write_bytes(data)
+    s = PyStore(copy, compress=True, commit="manual")
+    bad = set()
+    for seq in range(1, COUNT + 1):
+        try:
+            assert s.load(seq)[4] == payload(seq)
+        except ValueError:
+            bad.add(seq)
+    assert 0 < len(bad) <= CHUNK // len(payload(1)) + 2
+    assert max(bad) - min(bad) == len(bad) - 1
+    assert set(s.lost()["msgs"]) == bad
     s.close()
