@@ -231,6 +231,12 @@ async def _names(call: Call, subject: str) -> list[str]:
     account = call.account
     if not subject:
         return sorted([*account.names, *account.offline]) if account.offline else account.names
+    return await capturing(call, subject)
+
+
+async def capturing(call: Call, subject: str) -> list[str]:
+    """The streams that have a subject in common with this one, in order."""
+    account = call.account
     configs = [account.streams[name].config for name in account.names]
     if sum(len(config.subjects) for config in configs) < MANY_SUBJECTS:
         return _capturing(configs, subject)

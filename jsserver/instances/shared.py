@@ -11,6 +11,7 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 from jsserver.assets.limits import Reservations, ServerSettings
+from jsserver.process import garbage
 
 from . import metafiles
 from .asking import Asking
@@ -61,8 +62,12 @@ class Shared:
     async def compute(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Calls something that keeps the processor for long, in a thread where one of these runs at
         a time: of many that run Python at once each would take the GIL from the event loop."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._large, partial(function, *args, **kwargs))
+
+        def alone() -> R:
+            with garbage.paused():
+                return function(*args, **kwargs)
+
+        return await asyncio.get_running_loop().run_in_executor(self._large, alone)
 
     def erase_later(self, directory: Path) -> None:
         """Removes a directory that nobody sees any more, without waiting for it; in any thread."""

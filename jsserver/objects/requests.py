@@ -14,8 +14,9 @@ import msgspec
 
 from jsserver.api.call import Call
 from jsserver.api.responses import Response
+from jsserver.api.stream_api import capturing
 from jsserver.assets.names import is_believed
-from jsserver.cext.bytes import subject_is_literal, subject_is_valid, subjects_overlap
+from jsserver.cext.bytes import subject_is_literal, subject_is_valid
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import Uint64, Wire, always
 
@@ -93,7 +94,7 @@ class Requests:
         return ObjectResponse(bucket=bucket.name, name=name, success=True)
 
     async def _get(self, call: Call, bucket: Bucket, name: str, deliver: str) -> ObjectResponse:
-        _check_deliver(call, deliver)
+        await _check_deliver(call, deliver)
         try:
             stored = await call.shared.run(bucket.find, name)
             link = stored.meta.link
@@ -146,7 +147,7 @@ async def _list(call: Call, bucket: Bucket, request: ObjectRequest) -> ListRespo
     )
 
 
-def _check_deliver(call: Call, subject: str) -> None:
+async def _check_deliver(call: Call, subject: str) -> None:
     """Chunks go to clients, and where whoever asks may receive or send them itself."""
     if not (subject_is_valid(subject) and subject_is_literal(subject)):
         raise bad("a deliver_subject is a subject without wildcards")
@@ -154,6 +155,5 @@ def _check_deliver(call: Call, subject: str) -> None:
         raise bad("a deliver_subject does not begin with $ or _R_")
     if not call.account.handle.may_receive(call.connection, subject.encode()):
         raise bad("no permission for this deliver_subject")
-    for name, stream in call.account.streams.items():
-        if any(subjects_overlap(own, subject) for own in stream.config.subjects):
-            raise bad(f"stream {name} stores what is sent to this deliver_subject")
+    for name in await capturing(call, subject):
+        raise bad(f"stream {name} stores what is sent to this deliver_subject")

@@ -2,6 +2,9 @@
 
 import gc
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 LONGEST_SECONDS = 0.02
@@ -10,6 +13,9 @@ MANY = 100_000
 """New objects, which a search takes some ten milliseconds to look at."""
 
 _began = 0.0
+_lock = Lock()
+_pauses = 0
+"""Those that have not ended."""
 
 
 def begin() -> None:
@@ -20,11 +26,23 @@ def begin() -> None:
     gc.enable()
 
 
-def leave_out() -> None:
-    """Called with the search off, by whoever has made much that stays: where it is so much that a
-    search through it would take long, none will look at it."""
-    if gc.get_count()[0] > MANY:
-        gc.freeze()
+@contextmanager
+def paused(*, stays: bool = False) -> Iterator[None]:
+    """There is no search meanwhile, in any thread: each would look at much of what is made here
+    again and again. `stays`: what is made does, and where it is much none looks at it later."""
+    global _pauses
+    with _lock:
+        _pauses += 1
+        gc.disable()
+    try:
+        yield
+    finally:
+        with _lock:
+            _pauses -= 1
+            if stays and gc.get_count()[0] > MANY:
+                gc.freeze()
+            if _pauses == 0:
+                gc.enable()
 
 
 def _watch(phase: str, info: dict[str, Any]) -> None:

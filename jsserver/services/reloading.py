@@ -12,7 +12,6 @@ with a hash first, which takes long, waits for that as it was: nobody else's end
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import Counter
 from collections.abc import Container, Iterator
 from functools import partial
@@ -217,8 +216,7 @@ class Reloading:
         """In a thread, as it takes long where there are many users; ConfigError. `has`: bytes of
         memory and of store that JetStream has now."""
         parts, old = self._parts, self._parts.options
-        gc.disable()  # what is read stays: to look for garbage in it would double the time
-        try:
+        with garbage.paused(stays=True):
             loaded = load(old.config_file, old.flags)
             new, notes = loaded.options, [*loaded.warnings, *loaded.without_effect]
             differs = difference(old, new, memory=has[0], store=has[1])
@@ -232,9 +230,6 @@ class Reloading:
             logins, accounts = Authenticator(new), parts.configured.coming(new)
             limited = _limited(old, new)
             return _Read(new, notes, [], differs.told, logins, through, accounts, limited)
-        finally:
-            garbage.leave_out()
-            gc.enable()
 
     def _check_jetstream(self, new: Options) -> None:
         storage, jetstream = self._parts.storage, self._parts.jetstream

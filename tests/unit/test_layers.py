@@ -106,7 +106,8 @@ PARTS = {
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
     "instances": {
-        *("assets", "disk.directories", "text.goformat", "text.nuid", "text.transforms", "wire"),
+        *("assets", "disk.directories", "process.garbage", "text.goformat", "text.nuid"),
+        *("text.transforms", "wire"),
     },
     "offline": {
         *("disk.directories", "disk.keys", "disk.storedir", "instances", "text.goformat"),
