@@ -62,12 +62,14 @@ cdef void client_made(Client* b) noexcept nogil:
 
 cdef void client_greet(Client* b) noexcept nogil:
     cdef Conn* c = <Conn*>b
-    cdef Net* net = c.reactor.net
+    cdef bint full = net_is_full(c.reactor.net, 0)
     if c.terms.auth.nonce:
         make_nonce(<ClientConn*>c)
-    send_info(c, False)
+    # Nobody is to hear INFO before a handshake that comes first; who is too many hears why in plain text.
+    if not (full and c.approach and c.security != NULL and c.security.first):
+        send_info(c, False)
     c.keepalive.sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
-    if net_is_full(net, 0):
+    if full:
         client_refuse(b, CLOSE_MAX_CONNECTIONS, span_c(b"maximum connections exceeded"))
 
 

@@ -252,6 +252,23 @@ def test_too_many_handshakes_in_a_second(start: Start, site: Site) -> None:
     assert reasons.count("Maximum Connections Exceeded") == len(refused)
 
 
+@pytest.mark.usefixtures("peer_present")
+@pytest.mark.parametrize("first", ["true", '"1s"'])
+def test_a_full_server_that_expects_a_handshake_first(
+    servers: Servers, site: Site, first: str
+) -> None:
+    """Who is too many hears so at once, in plain text, and no INFO."""
+    config = site.config(f"handshake_first: {first}", "max_connections: 1")
+    heard = []
+    for make in (servers.under_test, servers.peer):
+        server = make(config=config)
+        with TlsClient(server.port, site.authority.client_context(), first=True) as there:
+            there.sync()
+            with RawClient(server.port) as client:
+                heard.append([client.frame().line, client.frame().verb])
+    assert heard[0] == heard[1] == [b"-ERR 'maximum connections exceeded'", EOF]
+
+
 def test_varz(start: Start, site: Site) -> None:
     server = start(config=site.config(site.verifying + ", timeout: 3"), monitor=True)
     varz = page(server, "/varz")
