@@ -341,15 +341,10 @@ class Mesh:
             )
         if s.user and (said.user, said.password) != (s.user, s.password):
             raise Refused(Reason.LOGIN, "Authorization Violation")
-        if (
-            said.cluster
-            and said.cluster != s.cluster
-            and not (s.cluster_dynamic or said.cluster_dynamic)
-        ):
+        if said.cluster and not self._agree(said.cluster, said.cluster_dynamic, said.name):
             other, own = quote(said.cluster), quote(s.cluster)
             raise Refused(
-                Reason.CLUSTER,
-                f"Rejecting connection, cluster name {other} does not match {own}",
+                Reason.CLUSTER, f"Rejecting connection, cluster name {other} does not match {own}"
             )
 
     # ---- the handshake
@@ -362,8 +357,8 @@ class Mesh:
             raise Refused(Reason.DUPLICATE)
         if not link.dialled and link.connect is None:
             raise Refused(Reason.LOGIN, "Authorization Violation")
-        if said.cluster and said.cluster != s.cluster:
-            self._rename(link, said)
+        if said.cluster and not self._agree(said.cluster, said.cluster_dynamic, said.server_id):
+            raise Refused(Reason.CLUSTER)
         if not link.dialled and said.server_name == s.server_name:
             self._transport.log(
                 "error", f"Remote server has a duplicate name: {quote(said.server_name)}"
@@ -378,17 +373,21 @@ class Mesh:
         self._check_place(link, said, size)
         self._register(link, said, size, now)
 
-    def _rename(self, link: Link, said: Info) -> None:
-        """Of two names the configured one stays, or the larger of two that were made."""
+    def _agree(self, name: str, dynamic: bool, server_id: str) -> bool:
+        """Whether both call the cluster alike. Of two names the configured one stays, or the larger
+        of two that were made; who takes the other one starts anew with all servers but this."""
         s = self.settings
-        if not s.cluster_dynamic or (said.cluster_dynamic and said.cluster < s.cluster):
-            raise Refused(Reason.CLUSTER)
-        s.cluster, s.cluster_dynamic = said.cluster, said.cluster_dynamic
-        self._transport.renamed(s.cluster)
+        if name == s.cluster:
+            return True
+        if not s.cluster_dynamic or (dynamic and name < s.cluster):
+            return False
+        s.cluster, s.cluster_dynamic = name, dynamic
+        self._transport.renamed(name)
         for peer in self.peers.values():
-            for other in peer.links():
-                if other is not link and peer.info.server_id != said.server_id:
-                    self._transport.cut(other.number, Reason.CLUSTER)
+            for link in peer.links():
+                if peer.info.server_id != server_id:
+                    self._transport.cut(link.number, Reason.CLUSTER)
+        return True
 
     def _check_place(self, link: Link, said: Info, size: int) -> None:
         if not size:
