@@ -24,6 +24,7 @@ LAYERS = [
         "links",
         "tls",
         "engine",
+        "raft",
         "language",
     )
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")

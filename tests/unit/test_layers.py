@@ -24,6 +24,7 @@ LAYERS = {
     "links": {"bytes", "core", "net"},
     "tls": {"bytes", "core", "net"},
     "engine": {"bytes", "store", "stream", "consumer", "core", "net", "links"},
+    "raft": {"bytes"},
     "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know

@@ -1,0 +1,157 @@
+# A group as one member has it: its fields by who writes them, and the times that Raft goes by.
+
+cdef enum:
+    MILLISECOND = 1000000
+cdef int64_t SECOND = 1000000000
+
+# nats-server's times (server/raft.go), ns.
+cdef int64_t ELECTION_MIN = 4 * SECOND
+cdef int64_t ELECTION_SPREAD = 5 * SECOND
+cdef int64_t CAMPAIGN_MIN = 100 * MILLISECOND
+cdef int64_t CAMPAIGN_SPREAD = 700 * MILLISECOND
+cdef int64_t CAMPAIGN_PREFERRED = 50 * MILLISECOND
+cdef int64_t CAMPAIGN_HANDED = 10 * MILLISECOND
+cdef int64_t CAMPAIGN_BEHIND = SECOND               # what is committed is not applied yet
+cdef int64_t HEARTBEAT = SECOND
+cdef int64_t QUORUM_LOST = 10 * SECOND
+cdef int64_t CURRENT = 3 * SECOND                   # a peer heard from since then
+cdef int64_t REMOVED = 300 * SECOND                 # a peer that was removed may come back by itself after this
+cdef int64_t STALLED = 2 * SECOND                   # of a catch-up without progress, on either side
+
+cdef enum:
+    CATCH_UP_WINDOW = 2 << 20   # bytes sent to a peer and not confirmed
+    OVERRUN = 100000            # entries committed and not applied: nothing more is taken
+    OVERRUN_OVER = 10000
+    CATCH_UPS_MAX = 1 << 10     # peers that are sent what they lack
+    QUEUE_KEPT = 1 << 20        # bytes of the queue of actions that are kept for the next ones
+    REPLY_MAX = 256             # bytes of a subject to answer to
+
+cdef struct CatchUp:
+    # A peer that asked for what it lacks, of the group or about to be. `sizes` has the bytes of each record sent and
+    # not confirmed.
+    uint64_t id
+    bint on
+    uint64_t next               # index to be sent
+    uint64_t last               # index at the request
+    uint64_t confirmed
+    uint64_t bytes              # sent and not confirmed
+    bint asked                  # the driver has a record to send
+    int64_t active              # mono: of the last progress
+    uint32_t n_to
+    uint8_t to[REPLY_MAX]
+    Bytes sizes
+
+cdef struct RaftPeer:
+    uint64_t id
+    uint64_t match              # the greatest index that it confirmed in this term
+    int64_t heard               # mono; 0: never
+
+cdef struct Removed:
+    uint64_t id
+    int64_t at
+
+cdef struct Era:
+    # The indexes from `start` on have this term, up to the next era.
+    uint64_t start
+    uint64_t term
+
+cdef enum CatchingUp:
+    CATCHING_NOT
+    CATCHING_UP
+
+cdef struct Behind:
+    # Where this member fetches what it lacks.
+    CatchingUp state
+    uint64_t inbox              # its number; the last one given, if the state is CATCHING_NOT
+    uint64_t term               # of the entry before the live message that began it
+    uint64_t index
+    int64_t active              # mono: of the last progress
+    uint64_t bytes              # that came since it was asked
+
+cdef struct Ballot:
+    # A candidate's count, or the answer that a voter owes until its vote is on disk.
+    uint32_t granted_full       # from members whose log is not empty
+    uint64_t* voters            # peers counted
+    uint32_t n_voters
+    bint asking                 # the own vote is not on disk yet; the requests go then
+    uint64_t owed_to            # candidate; 0: nobody
+    uint32_t n_reply
+    uint8_t reply[REPLY_MAX]
+
+cdef struct Proposals:
+    # Entries that become one message at the end of the turn.
+    Bytes entries
+    uint32_t n
+
+cdef struct Log:
+    # Of the records: their terms and bounds. The driver has their bytes.
+    Era* eras
+    uint32_t n_eras
+    uint32_t cap_eras
+    uint64_t first              # index of the first record; last + 1: there is none
+    uint64_t last
+    uint64_t last_term
+    uint64_t generation         # another one after each cut: what was stored of the one before counts no more
+    uint64_t stored             # on disk up to here; 0 while a snapshot is being installed
+    uint64_t quiet              # records up to here came by catch-up: nobody waits for their answer
+    uint64_t snapshot_term
+    uint64_t snapshot_index
+
+cdef struct Applying:
+    uint64_t commit
+    uint64_t applied
+    uint64_t heard              # the greatest commit heard while nothing is applied
+    bint paused
+    bint overrun                # so much waits to be applied that nothing more is taken
+
+cdef struct Members:
+    RaftPeer* a
+    uint32_t n
+    uint32_t cap
+    uint32_t size               # how many the group is to have
+    DomainExtension extension
+    Bytes base                  # the set that is committed, as an entry PeerState
+    Bytes pending               # entries that change it and are not committed, in their order: a Pending and data of each
+    Removed* removed
+    uint32_t n_removed
+    uint32_t cap_removed
+
+cdef struct Leading:
+    Proposals proposals
+    CatchUp* catch_ups
+    uint32_t n_catch_ups
+    uint64_t ready_at           # index of the first entry of the own term
+    uint64_t said_commit        # the commit that followers have heard of
+    int64_t said                # mono: of the last message to all
+    int64_t grown               # mono: members were added
+    int64_t heartbeat           # mono: when there is to be a look at it
+    int64_t quorum_look
+
+cdef struct Following:
+    uint64_t leader             # 0: not known
+    int64_t election            # mono: when to campaign
+    bint handed                 # leadership is being handed to this member
+    Behind behind
+    uint32_t n_answer
+    uint8_t answer[REPLY_MAX]   # the leader's inbox for responses
+
+cdef struct Raft:
+    uint64_t id
+    bint observer
+    bint managed
+    bint fresh
+    bint lost                   # what it had promised is gone: until it has all again its vote counts like an empty member's
+    uint64_t whole_at           # index that it has to have on disk for that; 0: not known
+    uint64_t random
+    int64_t now
+    RaftRole role
+    uint64_t term               # this and `vote` are on disk before anybody hears of them
+    uint64_t vote
+    Log log
+    Applying apply
+    Members members
+    Ballot ballot
+    Following follow
+    Leading lead
+    Bytes queue                 # of actions
+    size_t queue_at

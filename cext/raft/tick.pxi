@@ -1,0 +1,74 @@
+# Time: elections, heartbeats, a quorum that is not heard any more.
+
+cdef int64_t raft_deadline(const Raft* r) noexcept nogil:
+    if r.role == RAFT_STOPPED:
+        return INT64_MAX
+    if is_leading(r):
+        return min(r.lead.heartbeat, r.lead.quorum_look)
+    return INT64_MAX if r.observer or r.lost else r.follow.election
+
+
+cdef bint quorum_heard(const Raft* r) noexcept nogil:
+    cdef uint32_t i, n = 0
+    cdef const RaftPeer* p
+    for i in range(r.members.n):
+        p = &r.members.a[i]
+        if p.id == r.id or p.heard and r.now - p.heard < QUORUM_LOST:
+            n += 1
+    return n >= quorum(&r.members)
+
+
+cdef int lead_tick(Raft* r) noexcept nogil:
+    cdef int rc = RAFT_OK
+    if r.now >= r.lead.quorum_look:
+        r.lead.quorum_look = r.now + QUORUM_LOST
+        if r.now - r.lead.grown >= QUORUM_LOST and not quorum_heard(r):
+            return become_follower(r, 0)
+    if r.now >= r.lead.heartbeat:
+        r.lead.heartbeat = r.now + HEARTBEAT
+        catch_ups_look(r)
+        if r.now - r.lead.said > HEARTBEAT:
+            rc = message_send(r, span(NULL, 0), 0)
+    return rc
+
+
+cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
+    r.now = max(r.now, now)
+    if r.role == RAFT_STOPPED:
+        return RAFT_OK
+    if is_leading(r):
+        return lead_tick(r)
+    if r.observer or r.lost or r.now < r.follow.election:
+        return RAFT_OK
+    if r.follow.behind.state == CATCHING_UP and r.role == RAFT_FOLLOWER:
+        if r.now - r.follow.behind.active >= STALLED:
+            catching_up_over(r)
+        r.follow.handed = False
+        await_leader(r)
+        return RAFT_OK
+    if r.apply.paused or change_pends(r, r.id) or is_outside(r):
+        r.follow.handed = False
+        await_leader(r)
+        return RAFT_OK
+    if r.apply.applied < r.apply.commit:        # it would lead without knowing what it has
+        r.follow.election = r.now + CAMPAIGN_BEHIND
+        return RAFT_OK
+    return campaign(r)
+
+
+cdef int raft_campaign(Raft* r, bint preferred) noexcept nogil:
+    if r.role != RAFT_FOLLOWER or r.observer or r.lost:
+        return RAFT_OK
+    if preferred:
+        r.follow.election = min(r.follow.election, r.now + CAMPAIGN_PREFERRED)
+    else:
+        r.follow.election = min(r.follow.election,
+                                r.now + CAMPAIGN_MIN + <int64_t>random_below(r, CAMPAIGN_SPREAD))
+    return RAFT_OK
+
+
+cdef int raft_gone(Raft* r, uint64_t peer) noexcept nogil:
+    cdef RaftPeer* p = peer_find(&r.members, peer)
+    if p != NULL:
+        p.heard = 0
+    return raft_campaign(r, False) if peer and r.follow.leader == peer else RAFT_OK

@@ -1,0 +1,145 @@
+# Elections. A vote, also the own one, is on disk before anybody hears of it.
+
+cdef inline bint log_is_empty(const Raft* r) noexcept nogil:
+    return r.log.last == 0
+
+
+cdef int vote_answer(Raft* r, Span to, bint granted) noexcept nogil:
+    cdef VoteResponse answer
+    cdef Bytes b
+    cdef int rc
+    memset(&b, 0, sizeof(Bytes))
+    answer.term = r.term
+    answer.peer = r.id
+    answer.granted = granted
+    # A member that lost something counts like an empty one, where all have to vote: it may have voted in this term before,
+    # or have had more than the candidate.
+    answer.empty = r.lost or log_is_empty(r) and not r.fresh
+    rc = vote_response_write(&b, &answer)
+    if rc == RAFT_OK:
+        rc = act_send(r, SEND_REPLY, to, REPLY_NONE, span(b.data, <uint32_t>b.n))
+    bytes_free(&b)
+    return rc
+
+
+cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
+    cdef VoteRequest q
+    cdef bint free_to, up_to_date
+    cdef int rc
+    if r.role == RAFT_STOPPED or reply.n == 0 or reply.n > REPLY_MAX or not vote_request_read(body, &q):
+        return RAFT_OK
+    if q.term < r.term:
+        return vote_answer(r, reply, False)
+    if q.term > r.term:
+        if r.role != RAFT_FOLLOWER:
+            rc = become_follower(r, 0)
+            if rc < 0:
+                return rc
+        catching_up_over(r)
+        rc = term_take(r, q.term)
+        if rc < 0:
+            return rc
+    free_to = r.vote == 0 or r.vote == q.candidate
+    up_to_date = (q.last_term > r.log.last_term
+                  or q.last_term == r.log.last_term and q.last_index >= r.log.last)
+    if not (free_to and up_to_date):
+        if r.vote == 0 and r.role == RAFT_FOLLOWER and not r.observer and not r.lost:
+            campaign_soon(r)                    # it has more than the candidate
+        return vote_answer(r, reply, False)
+    r.vote = q.candidate
+    await_leader(r)
+    r.ballot.owed_to = q.candidate
+    memcpy(r.ballot.reply, reply.p, reply.n)
+    r.ballot.n_reply = reply.n
+    return act_plain(r, ACT_VOTE, 0, r.term, r.vote)
+
+
+cdef int raft_voted(Raft* r, uint64_t term, uint64_t vote) noexcept nogil:
+    if term != r.term or vote != r.vote or vote == 0 or r.role == RAFT_STOPPED:
+        return RAFT_OK                          # another one is on its way to the disk
+    if vote != r.id:
+        if r.ballot.owed_to != vote:
+            return RAFT_OK
+        r.ballot.owed_to = 0
+        return vote_answer(r, span(r.ballot.reply, r.ballot.n_reply), True)
+    if r.role != RAFT_CANDIDATE or not r.ballot.asking:
+        return RAFT_OK
+    r.ballot.asking = False
+    return votes_ask(r)
+
+
+cdef int votes_ask(Raft* r) noexcept nogil:
+    cdef VoteRequest q
+    cdef Bytes b
+    cdef int rc
+    memset(&b, 0, sizeof(Bytes))
+    q.term = r.term
+    q.last_term = r.log.last_term
+    q.last_index = r.log.last
+    q.candidate = r.id
+    rc = vote_request_write(&b, &q)
+    if rc == RAFT_OK:
+        rc = act_send(r, SEND_VOTE_REQUEST, span(NULL, 0), REPLY_VOTES, span(b.data, <uint32_t>b.n))
+    bytes_free(&b)
+    return rc if rc < 0 else vote_count(r, r.id, log_is_empty(r) and not r.fresh)
+
+
+cdef int campaign(Raft* r) noexcept nogil:
+    # A term of its own, and a vote for itself.
+    cdef int rc
+    invariant(not r.lost and not r.observer, "a member that has to learn first asks nobody for a vote")
+    r.role = RAFT_CANDIDATE
+    r.follow.leader = 0
+    r.follow.handed = False
+    ballot_clear(&r.ballot)
+    rc = term_take(r, r.term + 1)
+    if rc < 0:
+        return rc
+    r.vote = r.id
+    r.ballot.asking = True
+    await_leader(r)
+    rc = act_plain(r, ACT_VOTE, 0, r.term, r.vote)
+    return rc if rc < 0 else act_role(r)
+
+
+cdef int vote_count(Raft* r, uint64_t peer, bint empty) noexcept nogil:
+    # Won by a quorum of members whose logs hold something; or by all there are, the empty ones too. So no majority of
+    # members that lost their disks elects one of them.
+    cdef Ballot* b = &r.ballot
+    cdef uint64_t* a
+    cdef uint32_t i
+    if peer_find(&r.members, peer) == NULL and r.members.n >= r.members.size:
+        return RAFT_OK                          # while a group comes into being not all of its members are known
+    for i in range(b.n_voters):
+        if b.voters[i] == peer:
+            return RAFT_OK
+    if b.n_voters == RAFT_PEERS_MAX:
+        return RAFT_OK
+    a = <uint64_t*>realloc(b.voters, (b.n_voters + 1) * sizeof(uint64_t))
+    if a == NULL:
+        return RAFT_NO_MEMORY
+    b.voters = a
+    a[b.n_voters] = peer
+    b.n_voters += 1
+    if not empty:
+        b.granted_full += 1
+    if b.granted_full >= quorum(&r.members) or b.n_voters == r.members.size:
+        return become_leader(r)
+    return RAFT_OK
+
+
+cdef int raft_vote_response(Raft* r, Span body) noexcept nogil:
+    cdef VoteResponse v
+    cdef RaftPeer* p
+    cdef int rc
+    if r.role == RAFT_STOPPED or r.role == RAFT_FOLLOWER or not vote_response_read(body, &v):
+        return RAFT_OK
+    if v.term > r.term:
+        rc = term_take(r, v.term)
+        return rc if rc < 0 else become_follower(r, 0)
+    if r.role != RAFT_CANDIDATE or r.ballot.asking or not v.granted or v.term != r.term:
+        return RAFT_OK
+    p = peer_find(&r.members, v.peer)
+    if p != NULL:
+        p.heard = r.now
+    return vote_count(r, v.peer, v.empty)

@@ -1,0 +1,1 @@
+"""Groups without servers: scenarios, and histories on a simulated network, disk and clock."""
