@@ -158,6 +158,7 @@ soak: build pipeline tools-spark
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
+	RAFT_SEEDS=2000 RAFT_FIRST=$$(date +%s)000 $(BIN)/python -m pytest tests/raft
 	SOAK_SECONDS=3600 $(BIN)/python -m pytest tests/fault/test_soak.py
 	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
@@ -185,8 +186,9 @@ checked-build: build tools
 # What the build with checks runs: the layers, and clients on every path of the data plane.
 CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py \
 	tests/unit/test_stream*.py tests/unit/test_consumer*.py \
+	tests/unit/test_raft*.py \
 	tests/unit/test_dataplane.py tests/unit/test_reactor.py tests/unit/test_websocket.py \
-	tests/unit/test_permissions.py tests/unit/test_config_parser.py) tests/model tests/fuzz pipeline/tests/unit $(addprefix tests/client/test_,core.py \
+	tests/unit/test_permissions.py tests/unit/test_config_parser.py) tests/model tests/raft tests/fuzz pipeline/tests/unit $(addprefix tests/client/test_,core.py \
 	streams.py sources.py consumers.py kv.py object_store.py robustness.py churn.py authority.py jetstream_diff.py \
 	tls.py tls_reload.py ocsp_stapling.py ocsp_peer_diff.py proxy_header.py websocket.py websocket_diff.py websocket_tls.py)
 
