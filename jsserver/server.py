@@ -11,7 +11,6 @@ from jsserver import StartError
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
 from jsserver.cext.engine import Item
-from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.front import SIGNALS, Front, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import garbage
@@ -21,17 +20,11 @@ from jsserver.services.certificates import Certificates
 from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.reload import Reload
 from jsserver.services.system import System
+from jsserver.services.watched import Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jsserver.access.refusal import Refused
-    from jsserver.access.responses import Figures
     from jsserver.access.websocket import Websockets
-    from jsserver.cext.tls import SecurityContext
-    from jsserver.config.links import Sharing
-    from jsserver.config.options import Mapping as SubjectMapping
-    from jsserver.jwt.claims import Account as AccountClaims
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
@@ -51,16 +44,10 @@ class Server:
         self.front = front
         self.options = options
         self.log = front.log
-        self.id = front.id
-        self.name = front.name
         self.plane = front.plane
         self.accounts = front.accounts
-        self.started = self.config_loaded = front.started
         self.finished = Finished(self.plane)
-        self.authenticator = Authenticator(options)
         self.stopped = asyncio.Event()
-        self.system_account = options.system
-        self.accepting = False
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None
         self.closed = ClosedConnections(options.max_closed_clients)
@@ -68,7 +55,7 @@ class Server:
         self.inbox = Inbox(
             self.plane,
             self.log,
-            self.authenticator,
+            Authenticator(options),
             options,
             self.accounts,
             self._make_websockets(),
@@ -80,11 +67,11 @@ class Server:
         )
         if self.jetstream is not None:
             self.jetstream.complete = self.inbox.complete
-        self.identity = Identity(options, self.name, self.id)
+        self.identity = Identity(options, front.name, front.id)
         self.system = System(
             self.plane,
             self.accounts,
-            self.system_account,
+            options.system,
             self.identity,
             self.inbox.admissions,
             finished=self.finished,
@@ -93,7 +80,6 @@ class Server:
             reload=lambda: self.reload.ask(),
         )
         self.delegates = self._make_delegates()
-        self.events = self._make_events()
         self._notify = Notifier.from_environment()
         self.certificates = Certificates(
             options,
@@ -104,6 +90,8 @@ class Server:
             self.stopped,
             lambda: None if self.events is None else self.events.peer_refused,
         )
+        self.watched = self._make_watched()
+        self.events = self._make_events()
         self.reload = Reload(self.log, self._reloaded_parts)
 
     def _make_jetstream(self) -> JetStream | None:
@@ -143,6 +131,26 @@ class Server:
             renamed=front.rename_cluster,
         )
 
+    def _make_watched(self) -> Watched:
+        front = self.front
+        return Watched(
+            self.options,
+            self.plane,
+            self.accounts,
+            self.inbox,
+            id=front.id,
+            name=front.name,
+            started=front.started,
+            identity=self.identity,
+            closed=self.closed,
+            configured=front.configured,
+            listeners=front.listeners,
+            certificates=self.certificates,
+            jetstream=self.jetstream,
+            delegates=self.delegates,
+            waiting=self._waiting,
+        )
+
     def _make_delegates(self) -> Delegates | None:
         if not self.options.by_token:
             return None
@@ -165,7 +173,7 @@ class Server:
     def _make_pages(self) -> Operators:
         from jsserver.services.operators import Operators  # with it comes monitoring
 
-        return Operators(self)
+        return Operators(self.watched)
 
     def _reloaded_parts(self) -> Parts:
         from jsserver.services.reloading import Parts  # which most servers never need
@@ -192,18 +200,18 @@ class Server:
         )
 
     def _loaded(self) -> None:
-        self.config_loaded = time.time_ns()
+        self.watched.config_loaded = time.time_ns()
 
     def _make_events(self) -> Events | None:
-        name = self.system_account
         o = self.options
+        name = o.system
         wanted = (o.operators.enabled or o.authorization.callout is not None) and bool(name)
         if not wanted and not any(user.account == name for user in o.users):
             return None
         # Imported only here: a server that nobody hears events of starts without it.
         from jsserver.services.events import Events
 
-        return Events(self, name)
+        return Events(self.watched, name)
 
     def _make_websockets(self) -> Websockets | None:
         if self.options.websocket.port == 0:
@@ -212,76 +220,11 @@ class Server:
 
         return Websockets(self.plane, self.log, self.options)
 
-    @property
-    def port(self) -> int:
-        """Where clients connect."""
-        return self.front.listeners.port
-
-    @property
-    def auth_required(self) -> bool:
-        """Whether clients must prove anything."""
-        return self.authenticator.required
-
-    @property
-    def monitor_security(self) -> SecurityContext | None:
-        """What monitoring is secured by, if it is."""
-        return self.front.listeners.monitoring_security
-
-    @property
-    def certificate_ends(self) -> str:
-        """When the certificate of clients' connections does; "" without TLS."""
-        return self.front.listeners.certificate_ends
-
-    @property
-    def websocket_certificate_ends(self) -> str:
-        """When that of clients behind WebSocket does."""
-        return self.front.listeners.websocket_certificate_ends
-
-    @property
-    def peer_answers(self) -> Figures | None:
-        """What is kept of OCSP responders' answers about clients, if it is."""
-        return self.certificates.peer_answers
-
-    @property
-    def page_requests(self) -> Mapping[str, int]:
-        """How often each page of monitoring was asked for over HTTP, by its path."""
-        return {} if self.monitor is None else self.monitor.requests
-
-    def complete(self, connection: Connection) -> None:
-        """Says of an open connection who is behind it, as others may see it."""
-        self.inbox.complete(connection)
-
-    def shared(self, account: str) -> tuple[Sharing | None, list[SubjectMapping]]:
-        """What accounts share, and what is mapped in this one."""
-        tenants = self.delegates and self.delegates.tenants
-        if tenants:
-            return tenants.links.sharing, tenants.links.mappings.get(account, [])
-        mappings = {a.name: a.mappings for a in self.options.accounts}
-        mappings[GLOBAL_ACCOUNT] = self.options.mappings
-        return self.front.configured.sharing, mappings.get(account, [])
-
-    def waiting(self) -> dict[str, int]:
-        """What waits for the control plane, by what it is called."""
+    def _waiting(self) -> dict[str, int]:
         found = self.system.waiting()
         if self.jetstream is not None:
             found["JetStream API requests"] = self.jetstream.dispatcher.waiting
         return found
-
-    def claims(self, account: str) -> tuple[AccountClaims, str] | None:
-        """What the token of an account says, with that; None for one that has none."""
-        tenants = self.delegates and self.delegates.tenants
-        tenant = tenants.get(account) if tenants else None
-        return None if tenant is None or not tenant.token else (tenant.claims, tenant.token)
-
-    @property
-    def pinned_account_fails(self) -> int:
-        """Logins to accounts that are none of those that are pinned."""
-        return 0 if self.delegates is None else self.delegates.pinned_account_fails
-
-    @property
-    def websocket_port(self) -> int:
-        """Where clients that speak WebSocket connect; 0: nowhere."""
-        return self.front.listeners.websocket_port
 
     # ---- what comes out of the inbox
 
@@ -335,9 +278,10 @@ class Server:
             # Imported only here: a server that is not watched starts without it.
             from jsserver.monitor.monitor import Monitor
 
-            self.monitor = Monitor(self, self.closed)
+            self.monitor = Monitor(self.watched, self.closed)
+            self.watched.page_requests = self.monitor.requests
             await self.monitor.start(monitoring)
-        self.accepting = True
+        self.watched.accepting = True
         if self.events is not None:
             self.events.start()
         self._notify.ready()
@@ -405,7 +349,7 @@ class Server:
 
     async def close(self) -> None:
         """Ends what start() began, however far it came."""
-        self.accepting = False
+        self.watched.accepting = False
         await self.reload.close()
         if self.events is not None:
             self.events.stop()

@@ -48,6 +48,17 @@ def both(servers: Servers, peer_present: None) -> list[Start]:
     return [servers.under_test, servers.peer]
 
 
+def test_monitoring_shows_whether_there_is_a_login_now(both: list[Start]) -> None:
+    shown = []
+    for start in both:
+        server = start(config="max_payload: 1000", monitor=True)
+        shown.append([page(server, "/varz").get("auth_required")])
+        for text in ("authorization { user: u, password: p }", "max_payload: 1000"):
+            reload(server, text)
+            shown[-1].append(page(server, "/varz").get("auth_required"))
+    assert shown[0] == shown[1] == [None, True, None]
+
+
 # ---- options that are only looked at where they are needed
 
 

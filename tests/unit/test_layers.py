@@ -157,21 +157,6 @@ PARTS = {
         "services.tenants",
     },
     "services.answers": {"config", "text.goformat", "wire"},
-    "services.watched": {"access.accounts", "monitor", "services.answers"},
-    "services.operators": {
-        *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
-        *("services.watched", "text.goformat", "wire"),
-    },
-    "services.encodings": set(),
-    "services.events": {
-        *("access.certificates", "access.clients", "access.refusal", "api", "config", "monitor"),
-        *("services.answers", "services.operators", "services.subjects", "services.watched"),
-        *("text.goformat", "text.nuid", "wire"),
-    },
-    "services.system": {
-        *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
-        *("services.events", "services.operators", "services.subjects", "wire"),
-    },
     "services.claims": {
         *("access.accounts", "access.operator", "access.refusal", "access.resolvers", "jwt"),
         *("process.logs", "services.answers", "services.tenants", "text.identity", "wire"),
@@ -199,6 +184,25 @@ PARTS = {
         *("services.callouts", "services.door", "services.inbox", "services.jetstream"),
         *("services.operated", "services.replies", "services.tenants", "text.nkeys"),
     },
+    "services.watched": {
+        *("access.accounts", "access.clients", "access.configured", "access.responses", "config"),
+        *("jwt", "listeners", "monitor", "services.answers", "services.certificates"),
+        *("services.delegates", "services.inbox", "services.jetstream"),
+    },
+    "services.operators": {
+        *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
+        *("services.watched", "text.goformat", "wire"),
+    },
+    "services.encodings": set(),
+    "services.events": {
+        *("access.certificates", "access.clients", "access.refusal", "api", "config", "monitor"),
+        *("services.answers", "services.operators", "services.subjects", "services.watched"),
+        *("text.goformat", "text.nuid", "wire"),
+    },
+    "services.system": {
+        *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
+        *("services.events", "services.operators", "services.subjects", "wire"),
+    },
     "services.reloading": {
         *("access.accounts", "access.auth", "access.certificates", "access.clients"),
         *("access.configured", "access.secured", "access.staying", "access.websocket", "config"),
@@ -213,12 +217,12 @@ PARTS = {
         *("text.identity", "text.nkeys", "text.nuid"),
     },
     "server": {
-        *("access.auth", "access.clients", "access.refusal", "access.responses"),
-        *("access.websocket", "config", "front", "jwt", "monitor", "process.garbage"),
+        *("access.auth", "access.clients", "access.refusal"),
+        *("access.websocket", "front", "monitor", "process.garbage"),
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
         *("services.operators", "services.reload", "services.reloading", "services.routes"),
-        "services.system",
+        *("services.system", "services.watched"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {
