@@ -170,8 +170,8 @@ def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> No
 @pytest.mark.parametrize(
     ("options", "language", "most"),
     [
-        ({"monitor": False}, set(), 95),
-        ({"monitor": True}, set(), 95),
+        ({"monitor": False}, set(), 98),
+        ({"monitor": True}, set(), 98),
         ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 118),
     ],
 )
