@@ -336,18 +336,16 @@ cdef int block_prove(const Scan* c, int fd) noexcept nogil:
     cdef Store* s = c.s
     cdef Block* b = c.b
     cdef uint8_t mark[MARKER]
-    cdef Extent here
     cdef int sealed = 0
-    here.first = 0
     if c.good == 0 or c.mark.proven or b.damaged or not (c.mark.seen or c.is_last):
         return ST_OK
     if not c.is_last:
         sealed = any_behind(c)
         if sealed < 0:
             return sealed
-    here.last = s.last_seq
-    here.last_ts = s.last_ts
-    extent_join(&s.writing.extent, &here)       # what stands before it may be newer than the marker before
+    if s.last_seq > s.writing.extent.last:      # what stands before it is newer than the marker before
+        s.writing.extent.last = s.last_seq
+        s.writing.extent.last_ts = s.last_ts
     group_seal(s, b, b.used, b.used, 0, MARK_SEALED if sealed else 0, mark)
     if s.files.pwrite(s.files.ctx, fd, mark, MARKER, <off_t>b.used) < 0:
         s.files.truncate(s.files.ctx, fd, <off_t>b.used)
