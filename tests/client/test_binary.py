@@ -31,7 +31,7 @@ ONE_FILE = DIST / "jsserver"
 ONE_FOLDER = DIST / "jsserver-dir" / "jsserver"
 START_SECONDS_MAX = {ONE_FILE: 0.25, ONE_FOLDER: 0.15}
 PYTHON_SECONDS = 0.08  # what `import asyncio` takes where the above holds
-SIZE_MAX = 22 << 20  # libssl and libcrypto alone are 5.2 MiB
+SIZE_MAX = 23 << 20  # libssl and libcrypto alone are 5.2 MiB
 
 pytestmark = pytest.mark.skipif(
     not (ONE_FILE.exists() and ONE_FOLDER.exists()), reason="no executable: run `make binary`"
