@@ -40,10 +40,10 @@ def test_of_nats_server(servers: Servers, tmp_path: Path, config: str, kill: boo
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stop", "kill"])
-@pytest.mark.parametrize("config", ["plain", "kv", "msgs", "bytes"])
+@pytest.mark.parametrize("config", ["plain", "s2", "kv", "msgs", "bytes"])
 def test_of_ours(servers: Servers, tmp_path: Path, config: str, kill: bool) -> None:
     server = servers.under_test(jetstream=True)
-    fill(server, {k: v for k, v in CONFIGS[config].items() if k != "compression"})
+    fill(server, CONFIGS[config])
     server.kill() if kill else server.stop()
     shutil.copytree(server.store, tmp_path / "copy")
     before = state_of(tmp_path / "copy")

@@ -22,6 +22,8 @@ log = logging.getLogger("jsserver_spark.store")
 ARCHIVE = "stream.tar.s2"
 _BLOCK = re.compile(r"[0-9]{1,18}\.blk")
 _END = 8
+_PACKED_HEAD = 13
+"""Bytes of a compressed block that say its plain size: "cmp", an algorithm, a varint."""
 _RETRIES = 5
 _RETRY_SECONDS = 0.05
 
@@ -215,6 +217,11 @@ class StreamFiles:
         """Bytes of a block's file. FileNotFoundError."""
         return self.block(number).stat().st_size
 
+    def plain_size(self, number: int) -> int:
+        """Bytes of a block without its compression, by which caches know it. FileNotFoundError."""
+        with self.block(number).open("rb") as file:
+            return _plain_size(file.read(_PACKED_HEAD), file.seek(0, os.SEEK_END))
+
     def key(self, number: int) -> bytes:
         """The key of a block's checksums."""
         return block_key(f"{self.name}-{number}")
@@ -270,11 +277,12 @@ class StreamFiles:
         return _content(self.messages / f"{number}.jsx")
 
     def end(self, number: int) -> tuple[int, bytes]:
-        """The size of a block's file, and its last 8 bytes. FileNotFoundError."""
+        """The size of a block without its compression, and its last 8 bytes. FileNotFoundError."""
         with self.block(number).open("rb") as file:
+            head = file.read(_PACKED_HEAD)
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _END))
-            return size, file.read(_END)
+            return _plain_size(head, size), file.read(_END)
 
     def dictionary(self) -> bytes | None:
         """Our subjects.jsd, which says what the subjects in sidecars are."""
@@ -317,6 +325,18 @@ def _names(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise NatsError(f"{folder}: {error.strerror}") from None
+
+
+def _plain_size(head: bytes, size: int) -> int:
+    """The size of a block without its compression, of a file of that beginning and size."""
+    if head[:3] != b"cmp":
+        return size
+    length = 0
+    for place, byte in enumerate(head[4:]):
+        length |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    return length
 
 
 def _content(path: Path) -> bytes | None:

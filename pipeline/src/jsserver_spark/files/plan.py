@@ -212,7 +212,10 @@ def _from_checkpoint(
             if absent and absent[-1] > numbers[0]:
                 gone(absent[-1], "checkpoint.jss")
             return None
-        if any(files.size(block[0]) != block[1] for block in found[1]):
+        if any(
+            files.size(number) != size and files.plain_size(number) != size
+            for number, size, *_ in found[1]
+        ):
             held = {b[0]: BlockPart(b[0], b[2], b[3], b[8]).last_live for b in found[1] if b[6]}
             claims.append(Claim("checkpoint.jss", found[0], held))
             return None
