@@ -10,6 +10,7 @@ import pytest
 
 from tests.client.mesh import Cluster
 from tests.servers import Server, Servers
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -45,9 +46,16 @@ class Dialled:
     """A connection to a cluster's port."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        wait_until(lambda: self._is_open(port), f"port {port} is open")  # after that of clients
         self.file = self.socket.makefile("rb")
         self.info = json.loads(self.file.readline().removeprefix(b"INFO "))
+
+    def _is_open(self, port: int) -> bool:
+        try:
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def say(self, verb: str, body: object) -> None:
         self.socket.sendall(f"{verb} {json.dumps(body)}\r\n".encode())
