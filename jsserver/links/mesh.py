@@ -7,7 +7,8 @@ asks for. The handshake, the pools and the gossip are nats-server's (docs/links.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Protocol
 
@@ -236,33 +237,32 @@ class Mesh:
         )
         self._transport.write(number, connect_line(connect))
 
-    def connect(self, number: int, text: bytes, now: float) -> None:
+    def connect(self, number: int, text: bytes) -> None:
         """A CONNECT has come."""
-        link = self._links[number]
-        try:
+        with self._hearing(number, "CONNECT") as link:
             said = read(text, RouteConnect)
             self._check_connect(link, said)
             link.connect = said
-        except ValueError as error:
-            self._refuse(link, Refused(Reason.PROTOCOL, f"invalid CONNECT: {error}"), now)
-        except Refused as refused:
-            self._refuse(link, refused, now)
-        else:
-            self._transport.resume(number)
 
-    def info(self, number: int, text: bytes, now: float) -> None:
+    def info(self, number: int, text: bytes) -> None:
         """An INFO has come: the other server's own, or what it says of another one."""
-        link = self._links[number]
-        try:
+        with self._hearing(number, "INFO") as link:
             said = read(text, Info)
             if link.info is None:
-                self._first_info(link, said, now)
+                self._first_info(link, said)
             elif said.server_id != link.info.server_id:
-                self._heard_of(said, now)
+                self._heard_of(said)
+
+    @contextmanager
+    def _hearing(self, number: int, verb: str) -> Iterator[Link]:
+        """The link waits while what it has said is looked at; then it goes on, or is refused."""
+        link = self._links[number]
+        try:
+            yield link
         except ValueError as error:
-            self._refuse(link, Refused(Reason.PROTOCOL, f"invalid INFO: {error}"), now)
+            self._refuse(link, Refused(Reason.PROTOCOL, f"invalid {verb}: {error}"))
         except Refused as refused:
-            self._refuse(link, refused, now)
+            self._refuse(link, refused)
         else:
             self._transport.resume(number)
 
@@ -272,7 +272,7 @@ class Mesh:
         where = link.address if link is not None else ""
         self._transport.log("error", f"Route {where}: {text.decode(errors='replace').strip()}")
 
-    def hailed(self, number: int, now: float) -> None:
+    def hailed(self, number: int) -> None:
         """The first PONG: the other side lets us in. The next connection of its pool may come."""
         link = self._links.get(number)
         if link is not None and link.target is not None and link.peer is not None:
@@ -349,7 +349,7 @@ class Mesh:
 
     # ---- the handshake
 
-    def _first_info(self, link: Link, said: Info, now: float) -> None:
+    def _first_info(self, link: Link, said: Info) -> None:
         s = self.settings
         if said.server_id == s.server_id:
             if link.target in self.targets:
@@ -371,7 +371,7 @@ class Mesh:
             link.target.peer = said.server_id
         size = agreed_size(s.pool_size, said.route_pool_size)
         self._check_place(link, said, size)
-        self._register(link, said, size, now)
+        self._register(link, said, size)
 
     def _agree(self, name: str, dynamic: bool, server_id: str) -> bool:
         """Whether both call the cluster alike. Of two names the configured one stays, or the larger
@@ -409,7 +409,7 @@ class Mesh:
         if link.account and link.account not in self.settings.accounts:
             raise Refused(Reason.PROTOCOL, f"No route for account {quote(link.account)}")
 
-    def _register(self, link: Link, said: Info, size: int, now: float) -> None:
+    def _register(self, link: Link, said: Info, size: int) -> None:
         peer = self.peers.get(said.server_id)
         if peer is None:
             peer = Peer(info=said, pool=[None] * max(size, 1), pooled=size > 0)
@@ -479,7 +479,7 @@ class Mesh:
             return Gossip.OVERRIDE
         return Gossip.DISABLED if of.target is None else Gossip.DEFAULT
 
-    def _heard_of(self, said: Info, now: float) -> None:
+    def _heard_of(self, said: Info) -> None:
         """A server that another one has told of is dialled, unless it is here or named already."""
         if said.server_id in self.peers or said.server_id == self.settings.server_id or not said.ip:
             return
@@ -512,7 +512,7 @@ class Mesh:
             "error", f"Error trying to connect to route {where} (attempt {attempt}): {why}"
         )
 
-    def _refuse(self, link: Link, refused: Refused, now: float) -> None:
+    def _refuse(self, link: Link, refused: Refused) -> None:
         text = refused.error or refused.reason.value
         level = "debug" if refused.reason is Reason.DUPLICATE else "error"
         self._transport.log(level, f"Route {link.address}: {text}")

@@ -111,7 +111,7 @@ class Routes:
 
     def said(self, item: Item) -> None:
         """An INBOX_LINK."""
-        number, now = item.cid, self._now()
+        number = item.cid
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
             where = self._where.setdefault(
@@ -120,13 +120,13 @@ class Routes:
             self._log.info(f"{where} - rid:{number} - Route connection created")
             self.mesh.opened(number, where)
         elif what == engine.SAID_INFO:
-            self.mesh.info(number, text, now)
+            self.mesh.info(number, text)
         elif what == engine.SAID_CONNECT:
-            self.mesh.connect(number, text, now)
+            self.mesh.connect(number, text)
         elif what == engine.SAID_ERROR:
             self.mesh.error(number, text)
         elif what == engine.SAID_HAILED:
-            self.mesh.hailed(number, now)
+            self.mesh.hailed(number)
         self._set_timer()
 
     def failed(self, item: Item) -> None:
