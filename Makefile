@@ -10,6 +10,9 @@ STAMPS := build/stamps
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 PEER_VERSION := v2.14.5
 PEER := .peer/nats-server
+# The newest release, for what several servers share: a directory, links.
+NEWER_VERSION := v2.15.3
+NEWER := .peer/$(NEWER_VERSION)/nats-server
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PINNED := -U -c packaging/constraints.txt
 BINARY_VENV := build/venv-binary
@@ -24,8 +27,9 @@ PIPELINE_CEXT := pipeline/src/jsserver_spark/cext
 PIPELINE_SOURCES := $(shell find -L $(PIPELINE_CEXT) -type f \( -name '*.p[yx][xdi]' -o -name '*.h' \) 2>/dev/null)
 
 export PIP_NO_INPUT := 1
-# An absolute path, so that tests of the copies under build/ find the peer too.
+# Absolute paths, so that tests of the copies under build/ find the peers too.
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
+export NATS_SERVER_NEWER ?= $(CURDIR)/$(NEWER)
 
 .PHONY: help build pipeline run check test soak test-server test-beside test-alone test-pipeline \
 	test-checked checked-build tsan threads-build binary peer try-peer bench lint tools tools-spark clean distclean
@@ -45,7 +49,7 @@ help:
 	@echo 'make lint           ruff, mypy, cython-lint'
 	@echo 'make tools          what the tests of the server need (tools-spark: and those of the pipeline; Java)'
 	@echo 'make binary         dist/jsserver (one file) and dist/jsserver-dir/ (one folder)'
-	@echo 'make peer           .peer/nats-server $(PEER_VERSION), for comparison; needs Go'
+	@echo 'make peer           nats-server $(PEER_VERSION) and $(NEWER_VERSION) in .peer/, for comparison; needs Go'
 	@echo 'make bench          both servers side by side; writes bench/RESULTS.md'
 	@echo 'make clean          removes what was built (distclean: the virtual environment too)'
 
@@ -241,22 +245,25 @@ $(STAMPS)/binary: $(STAMPS)/venv-binary $(STAMPS)/extensions $(PY_SOURCES) packa
 
 # --- comparison --------------------------------------------------------------------------------
 
-peer: $(PEER)
+peer: $(PEER) $(NEWER)
 
-$(PEER):
+$(PEER): PEER_RELEASE := $(PEER_VERSION)
+$(NEWER): PEER_RELEASE := $(NEWER_VERSION)
+
+$(PEER) $(NEWER):
 	@go=$$(command -v go || ls /usr/local/go/bin/go 2>/dev/null) || { \
-		echo 'make peer: Go is missing. nats-server $(PEER_VERSION) needs Go 1.25 or newer; the golang' \
+		echo 'make peer: Go is missing. nats-server $(PEER_RELEASE) needs Go 1.26 or newer; the golang' \
 			'package of Debian 12 (1.19) is too old, take a current one from go.dev/dl.' >&2; exit 1; }; \
-	GOBIN="$(CURDIR)/.peer" CGO_ENABLED=0 GOFLAGS=-buildvcs=false "$$go" install \
-		github.com/nats-io/nats-server/v2@$(PEER_VERSION) || { \
-		echo "make peer: could not build nats-server $(PEER_VERSION) with $$("$$go" version)" >&2; exit 1; }
-	@$(PEER) -v
+	GOBIN="$(CURDIR)/$(@D)" CGO_ENABLED=0 GOFLAGS=-buildvcs=false "$$go" install \
+		github.com/nats-io/nats-server/v2@$(PEER_RELEASE) || { \
+		echo "make peer: could not build nats-server $(PEER_RELEASE) with $$("$$go" version)" >&2; exit 1; }
+	@$@ -v
 
 # Tests that compare with the peer skip themselves where it could not be built.
 try-peer:
 	-@$(MAKE) --no-print-directory peer
 
-bench: build peer
+bench: build $(PEER)
 	$(BIN)/python -m bench.compare $(BENCH)
 
 clean:

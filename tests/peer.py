@@ -1,4 +1,4 @@
-"""Finds the nats-server that differential tests compare with."""
+"""Finds the releases of nats-server that differential tests compare with."""
 
 import os
 import shutil
@@ -8,34 +8,44 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER_VERSION = "v2.14.5"
+#: The newest release, for what several servers share: a directory, links.
+NEWER_VERSION = "v2.15.3"
 REASON = (
     f"no nats-server {PEER_VERSION} to compare with: set NATS_SERVER, run `make peer`, "
     "or put it on PATH"
 )
 
 
-def _is_peer(path: Path) -> bool:
-    """Whether the file is the real nats-server, which is a Go program, and not a name of ours."""
+def _is_release(path: Path, version: str) -> bool:
+    """Whether the file is that real nats-server, which is a Go program, and not a name of ours."""
     try:
         with path.open("rb") as file:
             if file.read(4) != b"\x7fELF":
                 return False
         # Ours prints this line too, and its own version below.
-        version = subprocess.run(
+        said = subprocess.run(
             [path, "--version"], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return version.stdout.strip() == f"nats-server: {PEER_VERSION}"
+    return said.stdout.strip() == f"nats-server: {version}"
 
 
 @cache
-def find_peer() -> Path | None:
-    """The nats-server of $NATS_SERVER, `.peer/` or PATH; None if there is none."""
-    candidates = [os.environ.get("NATS_SERVER", ""), str(ROOT / ".peer" / "nats-server")]
+def find_peer(version: str = PEER_VERSION) -> Path | None:
+    """The nats-server of this release; None if there is none.
+
+    The peer is looked for in $NATS_SERVER, `.peer/` and PATH; the newer release in
+    $NATS_SERVER_NEWER, `.peer/v2.15.3/` and PATH.
+    """
+    if version == PEER_VERSION:
+        named, own = "NATS_SERVER", ROOT / ".peer" / "nats-server"
+    else:
+        named, own = "NATS_SERVER_NEWER", ROOT / ".peer" / version / "nats-server"
+    candidates = [os.environ.get(named, ""), str(own)]
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         candidates.append(shutil.which("nats-server", path=folder) or "")
     for candidate in candidates:
-        if candidate and _is_peer(Path(candidate)):
+        if candidate and _is_release(Path(candidate), version):
             return Path(candidate).resolve()
     return None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.servers import process_tree
-from tests.peer import find_peer
+from tests.peer import PEER_VERSION, find_peer
 
 # What a machine needs that others use as well; all these waits end with what they wait for.
 START_SECONDS = 60.0
@@ -42,9 +42,9 @@ def command_under_test() -> list[str]:
     return shlex.split(chosen) if chosen else [sys.executable, "-m", "jsserver.cli"]
 
 
-def command_of_peer() -> list[str] | None:
-    """The nats-server to compare with, None where there is none."""
-    path = find_peer()
+def command_of_peer(version: str = PEER_VERSION) -> list[str] | None:
+    """The nats-server to compare with, of this release; None where there is none."""
+    path = find_peer(version)
     return None if path is None else [str(path)]
 
 
@@ -260,8 +260,12 @@ class Servers:
         return self._start(command_under_test(), "server", **options)
 
     def peer(self, **options: object) -> Server:
-        command = command_of_peer()
-        assert command is not None, "ask for a peer only where there is one"
+        return self.release(PEER_VERSION, **options)
+
+    def release(self, version: str, /, **options: object) -> Server:
+        """A nats-server of this release; tests ask for one only where there is one."""
+        command = command_of_peer(version)
+        assert command is not None, f"there is no nats-server {version} here"
         return self._start(command, "peer", **options)
 
     def _start(self, command: list[str], kind: str, **options: object) -> Server:

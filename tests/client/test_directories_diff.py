@@ -1,0 +1,63 @@
+"""A directory with assets of every kind goes from one server to the other and back, unchanged."""
+
+import asyncio
+import shutil
+from typing import Any
+
+import pytest
+
+from tests.client.aio import connected
+from tests.client.directories import contents, fill, go_on
+from tests.peer import NEWER_VERSION, PEER_VERSION, find_peer
+from tests.servers import Server, Servers
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def move(source: Server, target: Server) -> None:
+    """Stops `source` and starts `target` on a copy of its directory."""
+    source.stop()
+    target.stop()
+    shutil.rmtree(target.store, ignore_errors=True)
+    shutil.copytree(source.store, target.store)
+    target.start()
+
+
+def differences(before: Any, after: Any, at: str = "") -> list[str]:
+    """What is not the same, each with its place."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        names = sorted(before.keys() | after.keys())
+        return [
+            text for n in names for text in differences(before.get(n), after.get(n), f"{at}/{n}")
+        ]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [text for i, (old, new) in pairs for text in differences(old, new, f"{at}/{i}")]
+    return [] if before == after else [f"{at}: {before} became {after}"]
+
+
+def expect_equal(before: dict[str, Any], server: Server) -> None:
+    found = differences(before, asyncio.run(contents(server)))
+    assert not found, "\n".join(found)
+
+
+async def another_day(server: Server) -> None:
+    async with connected(server) as client:
+        await go_on(client, 1)
+
+
+@pytest.mark.parametrize("first", ["ours", "theirs"])
+@pytest.mark.parametrize("version", [PEER_VERSION, NEWER_VERSION])
+def test_there_and_back(servers: Servers, version: str, first: str) -> None:
+    if find_peer(version) is None:
+        pytest.skip(f"no nats-server {version}: `make peer` installs it")
+    ours, theirs = servers.under_test(jetstream=True), servers.release(version, jetstream=True)
+    one, other = (ours, theirs) if first == "ours" else (theirs, ours)
+    asyncio.run(fill(one))
+    before = asyncio.run(contents(one))
+    move(one, other)
+    expect_equal(before, other)
+    asyncio.run(another_day(other))
+    more = asyncio.run(contents(other))
+    move(other, one)
+    expect_equal(more, one)
