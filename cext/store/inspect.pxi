@@ -23,12 +23,6 @@ cdef struct Row:
     uint8_t flags
     uint32_t pad
 
-cdef struct RowGroup:
-    uint64_t sum                # of its records' parts of the digest
-    uint32_t n
-    bint doubt                  # it has bytes that are no record, or an erased record: its digest need not fit
-
-
 cdef uint64_t row_next(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t at, uint64_t near,
                        uint64_t* work) noexcept nogil:
     # Where the next good record starts, `size` when there is none, or the budget for hashing is used up. near: the sequence
@@ -44,8 +38,8 @@ cdef uint64_t row_next(const uint64_t* key, const uint8_t* p, uint64_t size, uin
     return size
 
 
-cdef void row_of(const uint8_t* p, uint64_t at, const Parsed* r, RowGroup* g, Row* row) noexcept nogil:
-    # Of a good record.
+cdef void row_of(const uint8_t* p, uint64_t at, const Parsed* r, GroupSum* g, bint* torn, Row* row) noexcept nogil:
+    # Of a good record. torn: its group has bytes that are no record, so its digest need not fit.
     cdef Mark m
     cdef Cut cut
     row.raw_seq = r.raw_seq
@@ -55,15 +49,17 @@ cdef void row_of(const uint8_t* p, uint64_t at, const Parsed* r, RowGroup* g, Ro
     row.subject = <uint16_t>r.subject.n
     if marker_read(p + at, r, &m):
         row.kind = ROW_MARK
-        if m.flags & MARK_SUM and not g.doubt and (m.count != g.n or m.digest != g.sum):
-            row.kind = ROW_MISFIT
-        memset(g, 0, sizeof(RowGroup))
+        if not torn[0]:
+            group_trim(g, p, at, &m)
+            if m.flags & MARK_SUM and not g.erased and (m.count != g.n or m.digest != g.sum):
+                row.kind = ROW_MISFIT
+        memset(g, 0, sizeof(GroupSum))
+        g.start = at + r.size
+        torn[0] = False
         return
     row.kind = ROW_CUT if cut_read(p + at, r, &cut) else ROW_RECORD
     row.flags = ROW_OPEN_HEADER if r.header.n and not header_ends(r) else 0
-    g.sum += record_mark(p + at, r, at)
-    g.n += 1
-    g.doubt = g.doubt or r.raw_seq & ERASED != 0
+    group_add(g, p, at, r)
 
 
 cdef int block_rows(const uint64_t* key, const uint8_t* p, uint64_t size, Bytes* out) noexcept nogil:
@@ -71,13 +67,14 @@ cdef int block_rows(const uint64_t* key, const uint8_t* p, uint64_t size, Bytes*
     cdef uint64_t at = 0, near = 0, next, work = size * 32 + (1 << 24)
     cdef Parsed r
     cdef Row row
-    cdef RowGroup g
+    cdef GroupSum g
+    cdef bint torn = False
     memset(&g, 0, sizeof(g))
     while at < size:
         memset(&row, 0, sizeof(Row))
         row.at = at
         if record_parse(p + at, size - at, &r) and record_good(key, p + at, &r):
-            row_of(p, at, &r, &g, &row)
+            row_of(p, at, &r, &g, &torn, &row)
             near = r.seq if r.seq else near
             at += r.size
         elif all_zero(p + at, size - at):
@@ -88,7 +85,7 @@ cdef int block_rows(const uint64_t* key, const uint8_t* p, uint64_t size, Bytes*
             next = row_next(key, p, size, at + 1, near, &work)
             row.kind = ROW_BAD
             row.size = <uint32_t>(next - at)
-            g.doubt = True
+            torn = True
             at = next
         if bytes_add(out, &row, sizeof(Row)) < 0:
             return -1

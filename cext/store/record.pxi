@@ -189,6 +189,32 @@ cdef bint header_explains(const uint8_t* p, uint64_t at, const Parsed* r, uint64
     return False
 
 
+cdef struct GroupSum:
+    uint64_t start              # where the group begins
+    uint64_t sum                # of its records' parts of the digest
+    uint32_t n
+    bint erased
+
+
+cdef void group_add(GroupSum* g, const uint8_t* p, uint64_t at, const Parsed* r) noexcept nogil:
+    g.sum += record_mark(p + at, r, at)
+    g.n += 1
+    g.erased = g.erased or r.raw_seq & ERASED != 0
+
+
+cdef void group_trim(GroupSum* g, const uint8_t* p, uint64_t at, const Mark* m) noexcept nogil:
+    # Leaves out what stands before the group of the marker at `at`: nats-server's records, and what was restored.
+    cdef Parsed r
+    cdef uint64_t next
+    if not g.start < m.start <= at:
+        return
+    memset(g, 0, sizeof(GroupSum))
+    g.start = next = m.start
+    while next < at and record_parse(p + next, at - next, &r):
+        group_add(g, p, next, &r)
+        next += r.size
+
+
 cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint64_t wanted, bint strict) noexcept nogil:
     # Whether the lengths in a block's bytes are what they were when their groups were closed: of the record at `wanted`,
     # UINT64_MAX: of all. Where no marker says anything, they are; one record does not suffer from another's damage. Strict:
@@ -196,28 +222,25 @@ cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint6
     cdef Parsed r
     cdef Parsed w
     cdef Mark m
-    cdef uint64_t at = 0, start = 0, sum = 0
-    cdef uint32_t n = 0
-    cdef bint erased = False
+    cdef GroupSum g
+    cdef uint64_t at = 0
+    memset(&g, 0, sizeof(g))
     while at + REC_MIN <= size:
         if not record_parse(p + at, size - at, &r):
             return wanted != UINT64_MAX
         if marker_read(p + at, &r, &m) and record_good(key, p + at, &r):
-            if m.flags & MARK_SUM and (m.count != n or m.digest != sum):
-                if wanted == UINT64_MAX and (strict or not erased):
+            group_trim(&g, p, at, &m)
+            if m.flags & MARK_SUM and (m.count != g.n or m.digest != g.sum):
+                if wanted == UINT64_MAX and (strict or not g.erased):
                     return False
-                if start <= wanted < at and m.count == n and record_parse(p + wanted, size - wanted, &w):
-                    return not header_explains(p + wanted, wanted, &w, m.digest - sum)
+                if g.start <= wanted < at and m.count == g.n and record_parse(p + wanted, size - wanted, &w):
+                    return not header_explains(p + wanted, wanted, &w, m.digest - g.sum)
             if wanted < at:
                 return True
-            start = at + r.size
-            sum = 0
-            n = 0
-            erased = False
+            memset(&g, 0, sizeof(g))
+            g.start = at + r.size
         else:
-            erased = erased or r.raw_seq & ERASED != 0
-            sum += record_mark(p + at, &r, at)
-            n += 1
+            group_add(&g, p, at, &r)
         at += r.size
     return True
 

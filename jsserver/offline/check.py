@@ -262,27 +262,27 @@ class StreamCheck:
         """Tells of everything in a block that is not as it should be; how many records are good."""
         block, good, last, order = look.block, 0, 0, Severity.NOTE
         bad: list[tuple[Row, int]] = []
-        open_headers: list[Row] = []
+        group: list[Row] = []
         for row in block.rows():
-            at, raw, _, size, _, _, kind, flags = row
+            at, raw, _, size, _, _, kind, _ = row
             if kind == Kind.BAD:
                 bad.append((row, last))
             if kind in (Kind.BAD, Kind.ZEROS):
                 continue
             good += 1
             if kind in (Kind.MARK, Kind.MISFIT):
+                start = block.mark(row).start
+                self._subjects(block, [row for row in group if row[0] < start], walk, path)
                 if kind == Kind.MISFIT:
                     self._misfit(block, row, path)
-                    self._headers(open_headers, path)
-                open_headers.clear()
-            if flags & blocks.OPEN_HEADER:
-                open_headers.append(row)
-            if raw & (blocks.TOMB | blocks.ERASED):
-                if row[5]:
-                    what = "a record without a subject says that it has one"
-                    self.say(WARNING, "bare", path, what, at, size)
-            elif not look.marks and walk.index is None:
-                self._subject(block, row, path)
+                    start = at
+                self._headers([row for row in group if row[0] < start], path)
+                group.clear()
+            else:
+                group.append(row)
+            if raw & (blocks.TOMB | blocks.ERASED) and row[5]:
+                what = "a record without a subject says that it has one"
+                self.say(WARNING, "bare", path, what, at, size)
             seq = raw & blocks.SEQUENCE
             if kind != Kind.RECORD or not seq or raw & blocks.TOMB:
                 continue
@@ -291,7 +291,9 @@ class StreamCheck:
                 order = WARNING
                 self.say(order, "order", path, f"sequence {seq} stands behind {last}", at, size)
             last = max(last, seq)
-        self._headers(open_headers, path)
+        if not look.marks:
+            self._subjects(block, group, walk, path)
+        self._headers(group, path)
         self._places(bad, look, look.next_first, path)
         if look.next_first and last >= look.next_first:
             what = f"it holds sequence {last}, and a block behind it begins at {look.next_first}"
@@ -301,10 +303,18 @@ class StreamCheck:
         return good
 
     def _headers(self, rows: list[Row], path: Path) -> None:
-        """Messages of a group whose lengths nothing vouches for."""
+        """Messages whose lengths no marker vouches for: what their headers tell."""
         for row in rows:
+            if not row[7] & blocks.OPEN_HEADER:
+                continue
             what = f"message {row[1]}: its header does not end where its length says"
             self.say(DAMAGE, "lengths", path, what, row[0], row[3], str(row[1]))
+
+    def _subjects(self, block: Block, rows: list[Row], walk: Walk, path: Path) -> None:
+        """The same of their subjects, unless an index.db knows their lengths."""
+        for row in rows if walk.index is None else ():
+            if not row[1] & (blocks.TOMB | blocks.ERASED):
+                self._subject(block, row, path)
 
     def _subject(self, block: Block, row: Row, path: Path) -> None:
         """Where nothing else tells the length of a subject, at least what cannot be one."""
@@ -389,6 +399,8 @@ def lengths_explained(block: Block, marker: Row) -> list[tuple[Row, tuple[int, i
             end = row[0] + row[3]
             head = int.from_bytes(block.plain[row[0] : row[0] + 4], "little")
             group.append((row, int.from_bytes(block.plain[end - 8 : end], "little"), head))
+    start = block.mark(marker).start
+    group = [part for part in group if part[0][0] >= start]
     at = marker[0] + blocks.HEAD + 32
     digest = int.from_bytes(block.plain[at : at + 8], "little")
     now = [record_mark(total, head, row[5], row[4], row[0]) for row, total, head in group]

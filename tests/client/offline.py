@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import nats
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DiscardPolicy, StreamConfig
 
 from jsserver.cext.bytes import hh64
@@ -19,7 +20,7 @@ from tests.servers import Server, Servers, command_of_peer, command_under_test
 
 COUNT = 200
 DELETED = (5, 17, 18, 19, 150)
-WAYS = ["ours-clean", "ours-killed", "peer-clean", "peer-killed"]
+WAYS = ["ours-clean", "ours-killed", "peer-clean", "peer-killed", "moved-clean"]
 _TTL = (
     b'{"name":"TTL","subjects":["ttl.>","sch.>"],"allow_msg_ttl":true,"allow_msg_schedules":true,'
     b'"storage":"file","retention":"limits","num_replicas":1,"max_msgs":-1,"max_bytes":-1,'
@@ -31,7 +32,8 @@ def payload(i: int) -> bytes:
     return b"%d:" % i + bytes((i * 7 + k) % 251 for k in range(i * 37 % 300))
 
 
-async def fill(url: str) -> None:
+async def begin(url: str) -> None:
+    """Streams, and the first half of their messages."""
     client = await nats.connect(url)
     js = client.jetstream()
     config = StreamConfig(name="S", subjects=["k.>"], max_bytes=120_000, discard=DiscardPolicy.NEW)
@@ -39,13 +41,15 @@ async def fill(url: str) -> None:
     await js.add_stream(StreamConfig(name="KV_B", subjects=["$KV.B.>"], max_msgs_per_subject=1))
     await js.add_stream(StreamConfig(name="LIM", subjects=["lim.>"], max_msgs=50))
     await client.request("$JS.API.STREAM.CREATE.TTL", _TTL)
-    for i in range(COUNT):
-        headers = {"A": f"b{i}"} if i % 3 == 0 else None
-        await js.publish(f"k.{i % 7}.abc", payload(i), headers=headers)
-        await js.publish(f"$KV.B.key{i % 20}", b"v%d" % i)
-        await js.publish(f"lim.{i % 5}", b"x%d" % i)
-        if i % 20 == 0:
-            await js.publish(f"ttl.{i}", b"t", headers={"Nats-TTL": "3600"})
+    await _publish(js, range(COUNT // 2))
+    await client.close()
+
+
+async def finish(url: str) -> None:
+    """The other half, deletions and a consumer."""
+    client = await nats.connect(url)
+    js = client.jetstream()
+    await _publish(js, range(COUNT // 2, COUNT))
     later = {"Nats-Schedule": "@at 2099-01-01T00:00:00Z", "Nats-Schedule-Target": "ttl.out"}
     await client.request("sch.a", b"later", headers=later)
     for seq in DELETED:
@@ -58,6 +62,16 @@ async def fill(url: str) -> None:
     await client.close()
 
 
+async def _publish(js: JetStreamContext, numbers: range) -> None:
+    for i in numbers:
+        headers = {"A": f"b{i}"} if i % 3 == 0 else None
+        await js.publish(f"k.{i % 7}.abc", payload(i), headers=headers)
+        await js.publish(f"$KV.B.key{i % 20}", b"v%d" % i)
+        await js.publish(f"lim.{i % 5}", b"x%d" % i)
+        if i % 20 == 0:
+            await js.publish(f"ttl.{i}", b"t", headers={"Nats-TTL": "3600"})
+
+
 @dataclass
 class Made:
     """A store directory, and what a server served of it."""
@@ -67,10 +81,16 @@ class Made:
 
 
 def make(servers: Servers, way: str) -> Made:
-    """A directory that one of the servers left: `ours` or `peer`, `clean` or `killed`."""
+    """A directory that one of the servers left: `ours` or `peer`, `clean` or `killed`; `moved`: the
+    peer first, then ours."""
     who, _, how = way.partition("-")
     server = (servers.under_test if who == "ours" else servers.peer)(jetstream=True)
-    asyncio.run(fill(server.url))
+    asyncio.run(begin(server.url))
+    if who == "moved":
+        server.stop()
+        server.command = command_under_test()
+        server.start()
+    asyncio.run(finish(server.url))
     served = asyncio.run(contents(server.url))
     if how == "clean":
         server.stop()
@@ -101,7 +121,7 @@ async def contents(url: str) -> dict[str, dict[int, tuple[str, bytes]]]:
 
 def served_by(who: str, store: Path, folder: Path) -> dict[str, dict[int, tuple[str, bytes]]]:
     """What a server serves of a copy of a directory."""
-    command = command_under_test() if who == "ours" else command_of_peer()
+    command = command_of_peer() if who == "peer" else command_under_test()
     assert command is not None
     server = Server(command, folder, jetstream=True)
     shutil.copytree(store, server.store, symlinks=True)

@@ -21,8 +21,9 @@ PACKED = 100
 
 
 async def fill(url: str) -> None:
-    """As offline.fill does, and a stream of several blocks that are compressed, too."""
-    await offline.fill(url)
+    """As offline.make does, and a stream of several blocks that are compressed, too."""
+    await offline.begin(url)
+    await offline.finish(url)
     client = await nats.connect(url)
     js = client.jetstream()
     config = StreamConfig(

@@ -185,3 +185,31 @@ def test_the_first_block_is_compacted_when_little_of_it_is_left(directory: Path)
     s.commit()
     assert first.stat().st_size < size // 4
     s.close()
+
+
+def test_a_block_that_nats_server_began_is_compacted(directory: Path) -> None:
+    """Its first records have no marker; the first marker begins its group behind them."""
+    s = PyStore(directory, slim_wait=10, now=1000, **LIMITS)
+    for _ in range(20):
+        s.append("k", bytes(1000))
+    s.close()
+    begun = directory / "msgs" / "1.blk"
+    data = begun.read_bytes()
+    parts = [record for _, seq, _, record in records(data) if seq != TOMB]
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    begun.write_bytes(b"".join(parts))
+    s = PyStore(directory, slim_wait=10, now=1000, **LIMITS)
+    assert s.state()["msgs"] == 20
+    for _ in range(2):
+        grow(s, directory)
+    size = begun.stat().st_size
+    for seq in [seq for _, seq, _, _ in records(begun.read_bytes()) if not seq & TOMB][1:-1]:
+        s.remove(seq)
+    s.commit()
+    s.tick(1010)
+    s.upkeep()
+    s.commit()
+    assert begun.stat().st_size < size // 4
+    s.close()
