@@ -216,7 +216,7 @@ _WHOLE_TRACE = "the log shows whole messages"
 _LAME_DUCK = not_available("lame duck mode")
 _CONNECT_ERROR_REPORTS = 3600
 _RECONNECT_ERROR_REPORTS = 1
-_NO_LINKS = "there are no routes, gateways or leafnodes to report on"
+_ALL_REPORTED = "the log names every attempt to reach another server that failed"
 _NO_SYSTEM = flag("no_system_account")
 _SUBLIST_CACHE = inert(
     "disable_sublist_cache",
@@ -297,13 +297,13 @@ READERS: dict[str, Reader] = {
         "connect_error_reports",
         limit("connect_error_reports", _CONNECT_ERROR_REPORTS),
         _CONNECT_ERROR_REPORTS,
-        _NO_LINKS,
+        _ALL_REPORTED,
     ),
     "reconnect_error_reports": ignored(
         "reconnect_error_reports",
         limit("reconnect_error_reports", _RECONNECT_ERROR_REPORTS),
         _RECONNECT_ERROR_REPORTS,
-        _NO_LINKS,
+        _ALL_REPORTED,
     ),
     "no_header_support": flag("no_header_support"),
     "reactors": _read_reactors,

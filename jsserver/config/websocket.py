@@ -105,7 +105,9 @@ _BLOCK: dict[str, Reader] = {
     "port": _read_port,
     "host": text("host"),
     "net": text("host"),
-    "advertise": inert("advertise", text("advertise"), "there is no cluster to tell"),
+    "advertise": inert(
+        "advertise", text("advertise"), "clients are not told of other servers of a cluster"
+    ),
     "no_tls": flag("no_tls"),
     "tls": read_tls,
     "same_origin": flag("same_origin"),
