@@ -3,12 +3,13 @@
 import msgspec
 
 from jsserver.assets import consumers
-from jsserver.assets.changes import DeleteConsumer, PauseConsumer, PutConsumer
+from jsserver.assets.changes import AskedConsumer, DeleteConsumer, PauseConsumer, PutConsumer
 from jsserver.instances.account import Account
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
 from jsserver.wire import errcodes, options
+from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
     ConsumerConfig,
     ConsumerCreateRequest,
@@ -104,92 +105,70 @@ async def create(call: Call) -> ConsumerInfo:
     if rest:
         lock = account.consumer_lock(stream, rest[0])
     async with lock:
-        return await _create(call)
-
-
-async def _create(call: Call) -> ConsumerInfo:
-    request = await call.request(ConsumerCreateRequest)
-    stream, *rest = call.args
-    if stream != request.stream_name:
-        raise errcodes.STREAM_MISMATCH()
-    config = request.config
-    if not rest:
-        _check_separators(config.name)
-        if config.durable_name:
-            raise errcodes.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME()
-        return await _put(call, request, config.name)
-    name = rest[0]
-    _check_separators(name)
-    if config.durable_name and config.durable_name != name:
-        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
-    if len(rest) > 1:
-        if config.filter_subjects:
-            raise errcodes.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED()
-        if ".".join(rest[1:]) != config.filter_subject:
-            raise errcodes.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH()
-    config.name = name
-    return await _put(call, request, name)
+        request = await call.request(ConsumerCreateRequest)
+        name = rest[0] if rest else ""
+        wanted = ".".join(rest[1:]) if len(rest) > 1 else None
+        return await _put(call, AskedConsumer(stream, name, wanted, False, request))
 
 
 async def create_durable(call: Call) -> ConsumerInfo:
     """CONSUMER.DURABLE.CREATE.<stream>.<consumer>."""
-    async with call.account.consumer_lock(call.args[0], call.args[1]):
-        return await _create_durable(call)
-
-
-async def _create_durable(call: Call) -> ConsumerInfo:
-    request = await call.request(ConsumerCreateRequest)
     stream, name = call.args
-    if stream != request.stream_name:
-        raise errcodes.STREAM_MISMATCH()
-    _check_separators(name)
-    if not request.config.durable_name:
-        raise errcodes.CONSUMER_DURABLE_NAME_NOT_SET()
-    if request.config.durable_name != name:
-        raise errcodes.CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT()
-    request.config.name = name
-    return await _put(call, request, name)
+    async with call.account.consumer_lock(stream, name):
+        request = await call.request(ConsumerCreateRequest)
+        return await _put(call, AskedConsumer(stream, name, None, True, request))
 
 
-def _check_separators(name: str) -> None:
-    if "/" in name or "\\" in name:
-        raise errcodes.CONSUMER_NAME_CONTAINS_PATH_SEPARATORS()
-
-
-async def _put(call: Call, request: ConsumerCreateRequest, name: str) -> ConsumerInfo:
-    """Creates or updates; an empty name is filled in here. The stream's lock is held."""
-    if request.config.num_replicas > 1:
-        raise errcodes.STREAM_REPLICAS_NOT_SUPPORTED()
+async def _put(call: Call, asked: AskedConsumer) -> ConsumerInfo:
+    """Creates or updates; the lock is held."""
     account = call.account
-    stream = account.stream(request.stream_name)
-    asked = consumers.for_source(request.config, stream.config, nuid.token(8))
-    name = asked.name if name else name
-    there = stream.consumers.get(name)
-    if there is not None:
-        asked = _kept(asked, there.config)
-    config = await call.work(_checked, account, stream, asked, request.pedantic)
-    name = name or _free_name(stream)
-    change = PutConsumer(
-        stream=stream.name,
-        name=name,
-        config=config,
-        created=call.shared.clock(),
-        action=request.action,
-        heard=there is not None and _is_heard(account, there, config),
-    )
+    change = await _change(call, asked)
     decision = await account.change_consumer(change, call.place)
-    consumer = stream.consumer(name)
+    stream = account.stream(change.stream)
+    consumer = stream.consumer(change.name)
     if decision.is_open:
         call.made = consumer.handle
     _tell_put(call, stream, consumer, made=decision.before is None)
-    if config.sourcing:
+    sourcing = change.config.sourcing
+    if sourcing:
         await call.shared.run(_reset, stream, consumer, 0)
     if not decision.is_open:
         await _counted(call, consumer)
-    changed = decision.is_open and not config.sourcing
+    changed = decision.is_open and not sourcing
     info = consumer_info(call.shared, stream, consumer, changed=changed)
     call.shows(stream)
     return info
+
+
+async def _change(call: Call, asked: AskedConsumer) -> PutConsumer:
+    """The consumer that a request asks for, with its defaults; what is wrong with it is judged with
+    all the rest."""
+    request, account = asked.request, call.account
+    name, created = asked.consumer, call.shared.clock()
+    try:
+        stream = account.stream(request.stream_name)
+    except ApiError as error:
+        asked = msgspec.structs.replace(asked, wrong=error)
+        return PutConsumer(request.stream_name, name, request.config, created, asked=asked)
+    config = msgspec.structs.replace(request.config, name=name)
+    config = consumers.for_source(config, stream.config, nuid.token(8))
+    name = config.name
+    there = stream.consumers.get(name)
+    if there is not None:
+        config = _kept(config, there.config)
+    try:
+        config = await call.work(_checked, account, stream, config, request.pedantic)
+    except ApiError as error:
+        asked = msgspec.structs.replace(asked, wrong=error)
+    return PutConsumer(
+        stream=stream.name,
+        name=name or _free_name(stream),
+        config=config,
+        created=created,
+        action=request.action,
+        heard=there is not None and _is_heard(account, there, config),
+        asked=asked,
+    )
 
 
 def _checked(

@@ -14,7 +14,8 @@ import msgspec
 from jsserver.wire import errcodes
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
-from . import consumers, rules, streams
+from . import consumer_rules, consumers, rules, streams
+from .assigned import ConsumerAssignment, StreamAssignment, new_consumer
 from .changes import (
     Asked,
     ConsumerChange,
@@ -27,89 +28,6 @@ from .changes import (
     UpdateStream,
 )
 from .limits import AccountLimits, Claims, Reservations, ServerSettings
-from .patterns import PatternIndex, check_tokens
-
-# ---- assignments ---------------------------------------------------------------------------------
-
-
-class ConsumerAssignment(msgspec.Struct, frozen=True):
-    """A consumer that shall exist."""
-
-    name: str
-    config: ConsumerConfig
-    created: int
-    stored: ConsumerConfig
-    """What its meta.inf holds: an ephemeral consumer gets its threshold only after that."""
-
-
-def new_consumer(name: str, config: ConsumerConfig, created: int) -> ConsumerAssignment:
-    """A consumer as it is made, or as a start finds it."""
-    served = config if config.durable_name else consumers.with_threshold(config)
-    return ConsumerAssignment(name, served, created, config)
-
-
-class StreamAssignment:
-    """A stream that shall exist, with its consumers. An update makes another one of it, to which
-    the consumers belong as well."""
-
-    __slots__ = ("config", "consumers", "created", "filters", "offline")
-
-    def __init__(self, config: StreamConfig, created: int) -> None:
-        self.config = config
-        self.created = created
-        self.consumers: dict[str, ConsumerAssignment] = {}
-        self.offline: dict[str, str] = {}
-        """Consumers on disk that are not served, and why."""
-        self.filters = PatternIndex()
-        """Of a workqueue stream: what its consumers want."""
-
-    def updated(self, config: StreamConfig) -> "StreamAssignment":
-        """The same stream with another configuration."""
-        new = StreamAssignment(config, self.created)
-        new.consumers, new.offline, new.filters = self.consumers, self.offline, self.filters
-        return new
-
-    @property
-    def limitable(self) -> int:
-        """Consumers that count where their number is limited."""
-        return sum(not consumers.is_of_source(c.config) for c in self.consumers.values())
-
-    def consumer(self, name: str) -> ConsumerAssignment:
-        """The consumer of this name, or ApiError."""
-        found = self.consumers.get(name)
-        if found is None:
-            raise self.absent(name)
-        return found
-
-    def absent(self, name: str) -> Exception:
-        """The error of who asks for a consumer that is not served."""
-        if name in self.offline:
-            return errcodes.CONSUMER_OFFLINE_REASON(err=self.offline[name])
-        return errcodes.CONSUMER_NOT_FOUND()
-
-    def claim(self, consumer: ConsumerAssignment) -> None:
-        """Notes what a consumer of a workqueue stream wants."""
-        if self.config.retention == "workqueue" and not consumers.is_of_source(consumer.config):
-            self.filters.add(consumers.wanted(consumer.config))
-
-    def release(self, consumer: ConsumerAssignment) -> None:
-        """Takes back `claim`."""
-        if self.config.retention == "workqueue" and not consumers.is_of_source(consumer.config):
-            self.filters.remove(consumers.wanted(consumer.config))
-
-    def check_unique(self, name: str, config: ConsumerConfig) -> None:
-        """Raises if another consumer of a workqueue stream wants the same."""
-        if self.config.retention != "workqueue" or consumers.is_of_source(config):
-            return
-        subjects = consumers.wanted(config)
-        check_tokens(subjects)
-        there = self.consumers.get(name)
-        claims = there is not None and not consumers.is_of_source(there.config)
-        own = consumers.wanted(there.config) if there is not None and claims else ()
-        if self.filters.meets(subjects, own):
-            if not consumers.filters(config):
-                raise errcodes.CONSUMER_WQ_MULTIPLE_UNFILTERED()
-            raise errcodes.CONSUMER_WQ_CONSUMER_NOT_UNIQUE()
 
 
 class StreamDecision(msgspec.Struct, frozen=True):
@@ -286,6 +204,8 @@ class Assignments:
     # ---- consumers -------------------------------------------------------------------------------
 
     def _propose_consumer(self, change: ConsumerChange) -> ConsumerDecision:
+        if isinstance(change, PutConsumer) and change.asked is not None:
+            rules.check(consumer_rules.REQUESTED, change.asked)
         stream = self.stream(change.stream)
         before: ConsumerAssignment | None
         after: ConsumerAssignment | None
@@ -324,25 +244,15 @@ class Assignments:
         self, stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment | None
     ) -> ConsumerAssignment:
         """The consumer that a stream would have, instead of the one before, or ApiError."""
-        name, config = change.name, change.config
-        if name in stream.offline:
-            raise stream.absent(name)
-        if before is not None:
-            return _updated(stream, change, before)
-        if change.action == "update":
-            raise errcodes.CONSUMER_DOES_NOT_EXIST()
-        ceilings = [
-            most
-            for most in (stream.config.max_consumers, self.claims.limits.max_consumers)
-            if most > 0
-        ]
-        if ceilings and stream.limitable >= min(ceilings):
-            raise errcodes.MAXIMUM_CONSUMERS_LIMIT()
-        if stream.config.retention == "workqueue" and not consumers.is_of_source(config):
-            consumers.check_workqueue(config)
-        consumers.check_stored_name(config, name)
-        stream.check_unique(name, config)
-        return new_consumer(name, config, change.created)
+        judged = consumer_rules.Judged(change, stream, self.claims.limits)
+        rules.check(consumer_rules.WANTED, judged)
+        if before is None:
+            rules.check(consumer_rules.NEW, judged)
+            return new_consumer(change.name, change.config, change.created)
+        if _asks_same(change, before.config):
+            return before
+        rules.check(consumer_rules.UPDATED, judged)
+        return _updated(change, before)
 
     def _count_consumers(self, change: int) -> None:
         self.claims.reserved.consumers += change
@@ -367,24 +277,17 @@ def _place_consumer(decision: ConsumerDecision, consumer: ConsumerAssignment | N
         decision.stream.consumers[decision.name] = consumer
 
 
-def _updated(
-    stream: StreamAssignment, change: PutConsumer, before: ConsumerAssignment
-) -> ConsumerAssignment:
-    """What a creation on an existing name makes of it: the same, or the update that it means."""
+def _asks_same(change: PutConsumer, old: ConsumerConfig) -> bool:
+    """Whether a consumer is asked for just as it is; a creation passes over what servers note."""
+    if not consumers.same(old, change.config):
+        return False
+    return change.action == "create" or old.metadata == change.config.metadata
+
+
+def _updated(change: PutConsumer, before: ConsumerAssignment) -> ConsumerAssignment:
     old, config = before.config, change.config
-    asks_same = consumers.same(old, config)
-    if asks_same and (change.action == "create" or old.metadata == config.metadata):
-        return before
-    if change.action == "create":
-        raise errcodes.CONSUMER_ALREADY_EXISTS()
-    consumers.check_update(old, config)
-    if change.heard and config.deliver_subject != old.deliver_subject:
-        raise errcodes.CONSUMER_NAME_EXIST()
-    if stream.config.retention == "workqueue" and not consumers.is_of_source(config):
-        consumers.check_workqueue(config)
     if not old.durable_name and config.inactive_threshold != old.inactive_threshold:
         config = consumers.with_threshold(config)
-    stream.check_unique(change.name, config)
     return ConsumerAssignment(change.name, config, before.created, config)
 
 

@@ -6,7 +6,12 @@ Each carries all that its decision needs: names, times, what was seen of the dat
 import msgspec
 
 from jsserver.wire.errors import ApiError
-from jsserver.wire.types import ConsumerAction, ConsumerConfig, StreamConfig
+from jsserver.wire.types import (
+    ConsumerAction,
+    ConsumerConfig,
+    ConsumerCreateRequest,
+    StreamConfig,
+)
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -41,8 +46,29 @@ class DeleteStream(msgspec.Struct, frozen=True):
     name: str
 
 
+class AskedConsumer(msgspec.Struct, frozen=True):
+    """A request for a consumer: what stands in its subject and in its body."""
+
+    stream: str
+    """In the subject, as are the next two."""
+    name: str
+    """"": none, and that of the body counts."""
+    filter: str | None
+    """None: the subject has no place for one, or none there."""
+    is_durable: bool
+    """Whether it came by CONSUMER.DURABLE.CREATE."""
+    request: ConsumerCreateRequest
+    wrong: ApiError | None = None
+    """The first thing wrong with the configuration in itself, which then is as it was asked for."""
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name; "": any."""
+        return self.name or self.request.config.name
+
+
 class PutConsumer(msgspec.Struct, frozen=True):
-    """A consumer with this normalised and checked configuration shall exist."""
+    """A consumer with this normalised configuration shall exist."""
 
     stream: str
     name: str
@@ -51,6 +77,8 @@ class PutConsumer(msgspec.Struct, frozen=True):
     action: ConsumerAction = ""
     heard: bool = False
     """Whether somebody listens where a consumer of this name delivers now."""
+    asked: AskedConsumer | None = None
+    """None: no client asks for it, and the configuration was checked."""
 
 
 class PauseConsumer(msgspec.Struct, frozen=True):

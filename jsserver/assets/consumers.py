@@ -5,6 +5,7 @@ The order of the checks and their texts are nats-server 2.14's: clients compare 
 
 import re
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -194,59 +195,51 @@ def _default_threshold(config: ConsumerConfig, stream: StreamConfig, pedantic: b
 # ---- validation ----------------------------------------------------------------------------------
 
 
+class Terms(NamedTuple):
+    """What a configuration is judged by."""
+
+    stream: StreamConfig
+    settings: ServerSettings
+    limits: AccountLimits
+
+
 def check(
     config: ConsumerConfig, stream: StreamConfig, settings: ServerSettings, limits: AccountLimits
 ) -> None:
     """Raises ApiError for the first thing that is wrong with a normalised configuration."""
-    _check_basics(config, stream)
-    if config.ack_policy == "flow_control":
-        _check_flow_control_acks(config)
-    if len(config.backoff) > config.max_deliver != -1:
-        raise errcodes.CONSUMER_MAX_DELIVER_BACKOFF()
-    if len(config.description.encode()) > MAX_DESCRIPTION:
-        raise errcodes.CONSUMER_DESCRIPTION_TOO_LONG(max=MAX_DESCRIPTION)
-    if config.deliver_subject:
-        _check_push(config, stream)
-    else:
-        _check_pull(config, stream, settings)
-    _check_limits(config, stream, settings, limits)
-    if config.direct:
-        if not config.deliver_subject:
-            raise errcodes.CONSUMER_DIRECT_REQUIRES_PUSH()
-        if config.durable_name:
-            raise errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL()
-    _check_filters(config)
-    _check_start(config)
-    sample_percent(config)
-    if config.flow_control and config.idle_heartbeat == 0:
-        raise errcodes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS()
-    if config.durable_name and config.name and config.durable_name != config.name:
-        raise errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH()
-    if metadata_size(config.metadata) > MAX_METADATA:
-        raise errcodes.CONSUMER_METADATA_LENGTH(limit="128KB")
-    _check_priority(config)
-    _check_dead_letters(config, stream)
+    terms = Terms(stream, settings, limits)
+    for rule in VALID:
+        rule(config, terms)
 
 
-def _check_basics(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_names(config: ConsumerConfig, _: Terms) -> None:
     for name, what in ((config.name, "name"), (config.durable_name, "durable name")):
         if not _NOT_IN_NAMES.isdisjoint(name):
             raise errcodes.STREAM_INVALID_CONFIG(err=f"consumer {what} {NAME_CHARACTERS}")
         if not name.isprintable() and any("\ud800" <= c <= "\udfff" for c in name):
             raise errcodes.STREAM_INVALID_CONFIG(err=f"consumer {what} is no UTF-8 text")
+
+
+def _check_replicas(config: ConsumerConfig, terms: Terms) -> None:
+    stream = terms.stream
     if config.num_replicas > stream.num_replicas:
         raise errcodes.CONSUMER_REPLICAS_EXCEEDS_STREAM()
     if config.num_replicas < 0:
         raise errcodes.REPLICAS_COUNT_CANNOT_BE_NEGATIVE()
     if stream.retention != "limits" and config.num_replicas not in (0, stream.num_replicas):
         raise errcodes.CONSUMER_REPLICAS_SHOULD_MATCH_STREAM()
+
+
+def _check_waits(config: ConsumerConfig, _: Terms) -> None:
     if any(delay < 0 for delay in config.backoff):
         raise errcodes.CONSUMER_BACK_OFF_NEGATIVE()
     if config.ack_wait < 0:
         raise errcodes.CONSUMER_ACK_WAIT_NEGATIVE()
 
 
-def _check_flow_control_acks(config: ConsumerConfig) -> None:
+def _check_flow_control_acks(config: ConsumerConfig, _: Terms) -> None:
+    if config.ack_policy != "flow_control":
+        return
     for wrong, error in (
         (not config.deliver_subject, errcodes.CONSUMER_ACK_FC_REQUIRES_PUSH),
         (not config.flow_control, errcodes.CONSUMER_ACK_FC_REQUIRES_FC),
@@ -267,13 +260,25 @@ def _check_flow_control_acks(config: ConsumerConfig) -> None:
             raise error()
 
 
-def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_deliveries(config: ConsumerConfig, _: Terms) -> None:
+    if len(config.backoff) > config.max_deliver != -1:
+        raise errcodes.CONSUMER_MAX_DELIVER_BACKOFF()
+
+
+def _check_description(config: ConsumerConfig, _: Terms) -> None:
+    if len(config.description.encode()) > MAX_DESCRIPTION:
+        raise errcodes.CONSUMER_DESCRIPTION_TOO_LONG(max=MAX_DESCRIPTION)
+
+
+def _check_push(config: ConsumerConfig, terms: Terms) -> None:
     target = config.deliver_subject
+    if not target:
+        return
     if not subject_is_literal(target):
         raise errcodes.CONSUMER_DELIVER_TO_WILDCARDS()
     if not subject_is_valid(target) or is_believed(target):
         raise errcodes.CONSUMER_INVALID_DELIVER_SUBJECT()
-    if any_overlap(stream.subjects, target):
+    if any_overlap(terms.stream.subjects, target):
         raise errcodes.CONSUMER_DELIVER_CYCLE()
     if config.max_waiting != 0:
         raise errcodes.CONSUMER_PUSH_MAX_WAITING()
@@ -283,8 +288,10 @@ def _check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
         raise errcodes.CONSUMER_SMALL_HEARTBEAT()
 
 
-def _check_pull(config: ConsumerConfig, stream: StreamConfig, settings: ServerSettings) -> None:
-    if config.ack_policy == "none" and stream.retention == "workqueue":
+def _check_pull(config: ConsumerConfig, terms: Terms) -> None:
+    if config.deliver_subject:
+        return
+    if config.ack_policy == "none" and terms.stream.retention == "workqueue":
         raise errcodes.CONSUMER_PULL_REQUIRES_ACK()
     if config.rate_limit_bps > 0:
         raise errcodes.CONSUMER_PULL_WITH_RATE_LIMIT()
@@ -294,14 +301,13 @@ def _check_pull(config: ConsumerConfig, stream: StreamConfig, settings: ServerSe
         raise errcodes.CONSUMER_FC_REQUIRES_PUSH()
     if 0 < config.max_expires < goformat.MILLISECOND:
         raise errcodes.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL()
-    limit = settings.max_request_batch
+    limit = terms.settings.max_request_batch
     if 0 < limit < config.max_batch:
         raise errcodes.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED(limit=limit)
 
 
-def _check_limits(
-    config: ConsumerConfig, stream: StreamConfig, settings: ServerSettings, limits: AccountLimits
-) -> None:
+def _check_limits(config: ConsumerConfig, terms: Terms) -> None:
+    stream, settings, limits = terms
     for limit in (
         settings.max_ack_pending,
         limits.max_ack_pending,
@@ -314,7 +320,16 @@ def _check_limits(
         raise errcodes.CONSUMER_INACTIVE_THRESHOLD_EXCESS(limit=goformat.duration(limit))
 
 
-def _check_filters(config: ConsumerConfig) -> None:
+def _check_direct(config: ConsumerConfig, _: Terms) -> None:
+    if not config.direct:
+        return
+    if not config.deliver_subject:
+        raise errcodes.CONSUMER_DIRECT_REQUIRES_PUSH()
+    if config.durable_name:
+        raise errcodes.CONSUMER_DIRECT_REQUIRES_EPHEMERAL()
+
+
+def _check_filters(config: ConsumerConfig, _: Terms) -> None:
     if config.filter_subject and config.filter_subjects:
         raise errcodes.CONSUMER_DUPLICATE_FILTER_SUBJECTS()
     wanted = filters(config)
@@ -327,7 +342,7 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errcodes.STREAM_INVALID_CONFIG(err="invalid subject")
 
 
-def _check_start(config: ConsumerConfig) -> None:
+def _check_start(config: ConsumerConfig, _: Terms) -> None:
     policy = config.deliver_policy
 
     def refuse(what: str) -> ApiError:
@@ -355,6 +370,10 @@ def _check_start(config: ConsumerConfig) -> None:
             raise refuse("filter subject is not")
 
 
+def _check_sampling(config: ConsumerConfig, _: Terms) -> None:
+    sample_percent(config)
+
+
 def sample_percent(config: ConsumerConfig) -> int:
     """Percentage of acknowledgements that produce a metric; ApiError if it is no number."""
     text = config.sample_freq.removesuffix("%")
@@ -376,7 +395,22 @@ def is_group_name(name: str) -> bool:
     return _GROUP_NAME.fullmatch(name) is not None
 
 
-def _check_priority(config: ConsumerConfig) -> None:
+def _check_heartbeat(config: ConsumerConfig, _: Terms) -> None:
+    if config.flow_control and config.idle_heartbeat == 0:
+        raise errcodes.CONSUMER_WITH_FLOW_CONTROL_NEEDS_HEARTBEATS()
+
+
+def _check_durable_name(config: ConsumerConfig, _: Terms) -> None:
+    if config.durable_name and config.name and config.durable_name != config.name:
+        raise errcodes.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH()
+
+
+def _check_metadata(config: ConsumerConfig, _: Terms) -> None:
+    if metadata_size(config.metadata) > MAX_METADATA:
+        raise errcodes.CONSUMER_METADATA_LENGTH(limit="128KB")
+
+
+def _check_priority(config: ConsumerConfig, _: Terms) -> None:
     groups = config.priority_groups
     if config.priority_policy != NO_PRIORITY:
         if config.deliver_subject:
@@ -400,7 +434,7 @@ def dead_subject(config: ConsumerConfig) -> str:
     return config.metadata.get(DEAD_LETTERS, "")
 
 
-def _check_dead_letters(config: ConsumerConfig, stream: StreamConfig) -> None:
+def _check_dead_letters(config: ConsumerConfig, terms: Terms) -> None:
     target = dead_subject(config)
     if not target:
         return
@@ -411,10 +445,33 @@ def _check_dead_letters(config: ConsumerConfig, stream: StreamConfig) -> None:
         wrong = "may not begin with $"
     elif config.ack_policy != "explicit":
         wrong = "requires explicit ack"
-    elif any_overlap(stream.subjects, target) and any_overlap(wanted(config), target):
+    elif any_overlap(terms.stream.subjects, target) and any_overlap(wanted(config), target):
         wrong = "forms a cycle: the consumer itself would be sent what is stored there"
     if wrong:
         raise errcodes.STREAM_INVALID_CONFIG(err=f"{DEAD_LETTERS} {wrong}")
+
+
+VALID: tuple[Callable[[ConsumerConfig, Terms], None], ...] = (
+    _check_names,
+    _check_replicas,
+    _check_waits,
+    _check_flow_control_acks,
+    _check_deliveries,
+    _check_description,
+    _check_push,
+    _check_pull,
+    _check_limits,
+    _check_direct,
+    _check_filters,
+    _check_start,
+    _check_sampling,
+    _check_heartbeat,
+    _check_durable_name,
+    _check_metadata,
+    _check_priority,
+    _check_dead_letters,
+)
+"""What a normalised configuration has to be in itself, in the order in which clients see it."""
 
 
 # ---- existing consumers --------------------------------------------------------------------------

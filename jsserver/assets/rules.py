@@ -7,7 +7,7 @@ error. What is wrong with a configuration in itself stands in streams.py, in suc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jsserver.wire import errcodes
 from jsserver.wire.types import StreamConfig
@@ -33,9 +33,10 @@ class Judged(NamedTuple):
 
 
 Rule = Callable[[Judged], None]
+T = TypeVar("T")
 
 
-def check(rules: Iterable[Rule], judged: Judged) -> None:
+def check(rules: Iterable[Callable[[T], None]], judged: T) -> None:
     """Raises the ApiError of the first rule that is broken."""
     for rule in rules:
         rule(judged)

@@ -17,13 +17,8 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from jsserver.assets import consumers
-from jsserver.assets.assignments import (
-    Assignments,
-    ConsumerAssignment,
-    ConsumerDecision,
-    StreamAssignment,
-    StreamDecision,
-)
+from jsserver.assets.assigned import ConsumerAssignment, StreamAssignment
+from jsserver.assets.assignments import Assignments, ConsumerDecision, StreamDecision
 from jsserver.assets.changes import ConsumerChange, StreamChange
 from jsserver.assets.limits import AccountLimits, RequestStats
 from jsserver.text import goformat

@@ -17,7 +17,7 @@ import msgspec
 
 from jsserver import API_LEVEL
 from jsserver.assets import consumers, streams
-from jsserver.assets.assignments import StreamAssignment, new_consumer
+from jsserver.assets.assigned import StreamAssignment, new_consumer
 from jsserver.assets.changes import CreateStream, PutConsumer
 from jsserver.cext.bytes import sync_file_system
 from jsserver.text import goformat

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from jsserver.assets import consumers
-from jsserver.assets.assignments import ConsumerAssignment, StreamAssignment
+from jsserver.assets.assigned import ConsumerAssignment, StreamAssignment
 from jsserver.text import goformat
 from jsserver.wire.types import ConsumerConfig, StreamConfig
 
