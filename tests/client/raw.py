@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import ssl
 import time
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -42,6 +43,10 @@ class Frame:
         return (self.verb, self.line, self.header, self.payload)
 
 
+#: The server has closed the connection.
+GONE = (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
+
+
 class TimedOut(Exception):
     """The server did not say in time what a test waits for."""
 
@@ -72,7 +77,7 @@ class RawClient:
 
     def send(self, data: bytes) -> None:
         """Sends all of it; a connection that the server has closed shows when it is read."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        with contextlib.suppress(*GONE):
             self.socket.sendall(data)
 
     def _more(self, end: float) -> bool:
@@ -87,7 +92,7 @@ class RawClient:
             raise TimedOut(
                 f"nothing more within the time; unread: {bytes(self.buffer[:200])!r}"
             ) from None
-        except ConnectionResetError:
+        except GONE:
             data = b""
         self.buffer += data
         return bool(data)

@@ -107,6 +107,7 @@ def test_a_user_whom_a_certificate_stands_for(servers: Servers, site: Site) -> N
         for client in clients:
             client.login()
             client.send(SUBS)
+            client.sync()
         reload(server, config("kept", rules=", permissions: { subscribe: a }"))
         shown.append([heard(client) for client in clients])
         for client in clients:
