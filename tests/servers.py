@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import random
 import re
 import shlex
 import signal
@@ -22,6 +23,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOG_SECONDS = 60.0
 POLL_SECONDS = 0.01
+FIRST_PORT = 15000
 PR_SET_PDEATHSIG = 1
 
 #: What no server may ever log, whatever it was sent.
@@ -55,6 +57,20 @@ def die_with_parent() -> None:
 #: Not with AddressSanitizer: another thread may hold its allocator's lock while this process forks,
 #: and the child would wait for it for ever.
 BEFORE_EXEC = None if "SANITIZE" in os.environ else die_with_parent
+
+
+def free_port() -> int:
+    """A port for a listener that somebody has to know before it is there.
+
+    None of those that the system gives to connections and to listeners on port 0: between this call
+    and the listener one of them could be somebody else's.
+    """
+    given_away = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(FIRST_PORT, max(given_away, FIRST_PORT + 1000))
+        with contextlib.suppress(OSError), contextlib.closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class ServerFailed(Exception):

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import socket
 import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,19 +13,11 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
 
 from tests.client.aio import connected, until
-from tests.servers import Server, Servers
+from tests.servers import Server, Servers, free_port
 
 NAMES = "ABCDEF"
 MIXED = ("oop", "opo", "poo", "opp", "pop", "ppo", "ooo")
 """Clusters of three by their kinds in the order of their starts: o is ours, p nats-server."""
-
-
-def free_port() -> int:
-    """A port for a listener that several configurations have to name before it is there."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 class Cluster:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.client.aio import asynchronous, until
-from tests.client.mesh import Cluster, clients, free_port, meet
-from tests.servers import Servers
+from tests.client.mesh import Cluster, clients, meet
+from tests.servers import Servers, free_port
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 

@@ -12,8 +12,8 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import NoStreamResponseError
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import MIXED, Cluster, clients, free_port, meet
-from tests.servers import Servers
+from tests.client.mesh import MIXED, Cluster, clients, meet
+from tests.servers import Servers, free_port
 
 COUNT = 1000
 

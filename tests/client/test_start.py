@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.client.raw import RawApp, RawClient
-from tests.servers import Server, ServerFailed, Servers, command_under_test, servers_in
+from tests.servers import Server, ServerFailed, Servers, command_under_test, free_port, servers_in
 
 SEVERAL_REACTORS = Path(__file__).parents[1] / "several_reactors.py"
 
@@ -25,13 +25,6 @@ SEVERAL_REACTORS = Path(__file__).parents[1] / "several_reactors.py"
 def servers(tmp_path: Path) -> Iterator[Servers]:
     with servers_in(tmp_path) as started:
         yield started
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def accepts(port: int) -> bool:

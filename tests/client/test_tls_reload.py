@@ -17,7 +17,7 @@ import pytest
 from tests.certificates import Authority, Issued
 from tests.client.raw import RawClient
 from tests.client.tls import Site, Start, TlsClient, page
-from tests.servers import Server, Servers
+from tests.servers import Server, Servers, free_port
 from tests.waiting import wait_until
 
 
@@ -165,13 +165,6 @@ def fetch(port: int, path: str, context: ssl.SSLContext) -> tuple[int, Any]:
         f"https://localhost:{port}{path}", timeout=10, context=context
     ) as answer:
         return answer.status, json.load(answer)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("extra", ["", "verify"])

@@ -10,7 +10,7 @@ import pytest
 from tests.client.raw import RawClient
 from tests.client.tls import Site, Start, TlsClient, page
 from tests.client.websocket import WsClient, websocket_port
-from tests.servers import Server, Servers
+from tests.servers import Server, Servers, free_port
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 LIFE = 5
@@ -77,9 +77,7 @@ def test_a_session_of_monitoring_does_not_stand_for_a_certificate(
 ) -> None:
     """Monitoring asks for no certificate, and has the certificate and the keys of the clients'
     port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        https = probe.getsockname()[1]
+    https = free_port()
     server = start(config=site.config(site.verifying, more=f"https: 127.0.0.1:{https}"))
     context = site.authority.client_context(least=version, most=version)
     with (
