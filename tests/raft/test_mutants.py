@@ -1,0 +1,32 @@
+"""Each rule that the raft layer keeps, broken in turn: the histories of a few seeds show it.
+
+`RAFT_MUTANT_SEEDS` (0: skipped) says how many seeds there may be; `make soak` has 200.
+"""
+
+import os
+
+import pytest
+
+from tests.raft.mutants import MUTANTS, build, caught
+
+SEEDS = int(os.environ.get("RAFT_MUTANT_SEEDS", "0"))
+
+pytestmark = pytest.mark.skipif(
+    not SEEDS, reason="takes minutes: RAFT_MUTANT_SEEDS=200, or make soak"
+)
+
+
+@pytest.fixture(scope="module")
+def _built() -> None:
+    build()
+
+
+@pytest.mark.usefixtures("_built")
+@pytest.mark.parametrize("number", range(1, len(MUTANTS) + 1), ids=[m.rule for m in MUTANTS])
+def test_a_broken_rule_is_seen(number: int) -> None:
+    assert caught(number, SEEDS), MUTANTS[number - 1].rule
+
+
+@pytest.mark.usefixtures("_built")
+def test_nothing_is_seen_where_no_rule_is_broken() -> None:
+    assert caught(0, 4) == ""
