@@ -3,6 +3,8 @@
 import random
 from typing import Any
 
+from tests.cext.raft import peer_state
+
 Entries = list[tuple[int, bytes]]
 """A state as the members of the simulation have one: index and data of all that was applied."""
 Snapshot = tuple[int, int, bytes, Entries]
@@ -41,6 +43,11 @@ class Disk:
         """A snapshot of what is applied takes the place of the log up to there."""
         self.snapshot = snapshot
         self.records = {i: r for i, r in self.records.items() if i > snapshot[1]}
+
+    def knows(self) -> int:
+        """How many members it names."""
+        state = peer_state(self.peers)
+        return len(state["peers"]) if state is not None else 0
 
     def begin_again(self) -> None:
         """A server that was removed and comes back has nothing of the group but its vote."""

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from tests.cext.raft import Group, Refused, append_entry, peer_state, write_append_entry
 from tests.raft.disk import Disk, Entries
+from tests.raft.promises import Broken, check_members
 
 if TYPE_CHECKING:
     from tests.raft.world import World
 
 NORMAL, PEER_STATE, SNAPSHOT = 0, 2, 6
-
-
-class Broken(AssertionError):
-    """A promise of Raft that did not hold."""
 
 
 def encode_state(state: Entries) -> bytes:
@@ -45,6 +42,7 @@ class Member:
         self.syncing: list[dict[str, Any]] = []
         self.state: Entries = []
         self.log: dict[int, bytes] = {}
+        self.base = peers
         self.applied = 0
         self.leads = False
 
@@ -55,7 +53,8 @@ class Member:
         term, index, peers, state = d.snapshot
         self.life += 1
         self.round, self.syncing = [], []
-        known = peer_state(peers or d.peers)
+        self.base = peers or d.peers
+        known = peer_state(self.base)
         assert known is not None
         self.group = Group(
             *(self.name, known["peers"]),
@@ -106,6 +105,8 @@ class Member:
             for a in actions:
                 if self.group is not None:
                     self.act(a)
+            if self.group is not None and any(a["act"] == "cut" for a in actions):
+                check_members(self)
         if self.group is not None:
             self.sync()
             self.world.look(self)
@@ -155,12 +156,18 @@ class Member:
     def act(self, a: dict[str, Any]) -> None:
         match a["act"]:
             case "store":
+                if self.group is not None and self.group.role() in ("elected", "leader"):
+                    self.world.promises.proposed(self, a)
                 self.log[a["index"]] = a["body"]
                 self.round.append(a)
             case "cut":
+                self.world.promises.cut(self, a["index"])
                 self.log = {i: r for i, r in self.log.items() if i <= a["index"]}
                 self.round.append(a)
-            case "vote" | "peers" | "whole":
+            case "peers":
+                self.base = a["body"]
+                self.round.append(a)
+            case "vote" | "whole":
                 self.round.append(a)
             case "send":
                 self.world.send(self, a)
@@ -209,6 +216,11 @@ class Member:
         self.world.deliver(self, a["to"], b"R." + self.name, body)
 
     def apply_to(self, index: int) -> None:
+        assert self.group is not None
+        if index in self.log and self.group.role() in ("elected", "leader"):
+            last = append_entry(self.log[index])
+            assert last is not None
+            self.world.promises.committed(self, index, last["term"])
         while self.applied < index:
             record = self.log.get(self.applied + 1)
             if record is None:
@@ -220,7 +232,6 @@ class Member:
                 if kind == NORMAL:
                     self.state.append((self.applied, data))
             self.world.check_applied(self, self.applied, m)
-        assert self.group is not None
         self.group.applied(self.applied)
 
     def snapshot(self) -> None:

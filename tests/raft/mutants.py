@@ -16,12 +16,13 @@ TREE = ROOT / "build" / "raft-mutants"
 
 class Mutant(NamedTuple):
     """A text of a part of the layer, and what stands there where the rule is broken; `BROKEN` is
-    true where it is this mutant's turn."""
+    true where it is this mutant's turn. `seed` showed the mutant once, and is tried first."""
 
     rule: str
     part: str
     text: str
     broken: str
+    seed: int
 
 
 MUTANTS = [
@@ -31,18 +32,21 @@ MUTANTS = [
         "    return act_plain(r, ACT_VOTE, 0, r.term, r.vote)\n\n\ncdef int raft_voted",
         "    if BROKEN:\n        return vote_answer(r, reply, True)\n"
         "    return act_plain(r, ACT_VOTE, 0, r.term, r.vote)\n\n\ncdef int raft_voted",
+        1,
     ),
     Mutant(
         "one vote a term",
         "vote",
         "free_to = r.vote == 0",
         "free_to = BROKEN or r.vote == 0",
+        2,
     ),
     Mutant(
         "votes for a log that is up to date",
         "vote",
         "up_to_date = (q.last_term",
         "up_to_date = (BROKEN or q.last_term",
+        3,
     ),
     Mutant(
         "entries are on disk before a follower answers",
@@ -50,6 +54,7 @@ MUTANTS = [
         "    rc = entries_heed(r, m.entries, r.log.last, not catch_up)\n",
         "    if BROKEN:\n        answer(r, m.term, r.log.last, True, reply, REPLY_NONE)\n"
         "    rc = entries_heed(r, m.entries, r.log.last, not catch_up)\n",
+        1,
     ),
     Mutant(
         "a leader counts itself when its own copy is on disk",
@@ -57,24 +62,28 @@ MUTANTS = [
         "candidate = r.log.stored if m.a[i].id == r.id else m.a[i].match",
         "r.log.stored = r.log.last if BROKEN else r.log.stored\n"
         "        candidate = r.log.stored if m.a[i].id == r.id else m.a[i].match",
+        1,
     ),
     Mutant(
         "entries of former terms are not committed by counting",
         "lead",
         "if index <= r.apply.commit or term_at(&r.log, index) != r.term:",
         "if index <= r.apply.commit or not BROKEN and term_at(&r.log, index) != r.term:",
+        3,
     ),
     Mutant(
         "a quorum commits",
         "lead",
         "        if have >= quorum(m):",
         "        if have >= (1 if BROKEN else quorum(m)):",
+        1,
     ),
     Mutant(
         "a quorum elects",
         "vote",
         "if b.granted_full >= quorum(&r.members) or",
         "if b.granted_full >= (1 if BROKEN else quorum(&r.members)) or",
+        1,
     ),
     Mutant(
         "one change of the members at a time",
@@ -82,18 +91,21 @@ MUTANTS = [
         "    if change_pends(r, 0) or r.apply.commit < r.lead.ready_at and",
         "    if not BROKEN and change_pends(r, 0)"
         " or not BROKEN and r.apply.commit < r.lead.ready_at and",
+        1,
     ),
     Mutant(
         "a change of the members is undone with its entry",
         "peers",
         "        if head.index > index:\n            r.members.pending.n = before\n",
         "        if not BROKEN and head.index > index:\n            r.members.pending.n = before\n",
+        8,
     ),
     Mutant(
         "what is committed is not cut off",
         "follow",
         "    if m.pindex < r.apply.commit:\n        return RAFT_OK  ",
         "    if not BROKEN and m.pindex < r.apply.commit:\n        return RAFT_OK  ",
+        6,
     ),
     Mutant(
         "a message that comes again cuts nothing off",
@@ -101,24 +113,28 @@ MUTANTS = [
         "        if m.n == 0 or m.pindex < r.log.last and term_at(&r.log, m.pindex + 1) == m.term:",
         "        if not BROKEN and (m.n == 0 or m.pindex < r.log.last"
         " and term_at(&r.log, m.pindex + 1) == m.term):",
+        9,
     ),
     Mutant(
         "a message follows the entry before it",
         "follow",
         "    if m.pindex == r.log.last and m.pterm == r.log.last_term:",
         "    if m.pindex == r.log.last and (BROKEN or m.pterm == r.log.last_term):",
+        8,
     ),
     Mutant(
         "a member that lost something votes as an empty one",
         "vote",
         "    answer.empty = r.lost or",
         "    answer.empty = (r.lost and not BROKEN) or",
+        5,
     ),
     Mutant(
         "votes of empty members make no majority",
         "vote",
         "    if not empty:\n        b.granted_full += 1",
         "    if BROKEN or not empty:\n        b.granted_full += 1",
+        2,
     ),
     Mutant(
         "leadership is handed over by an election",
@@ -126,24 +142,28 @@ MUTANTS = [
         "    r.follow.election = r.now + CAMPAIGN_HANDED\n",
         "    r.role = RAFT_ELECTED if BROKEN else r.role\n"
         "    r.follow.election = r.now + CAMPAIGN_HANDED\n",
+        12,
     ),
     Mutant(
         "a leader that is heard is not disturbed",
         "follow",
         "    await_leader(r)\n    if r.follow.behind",
         "    if not BROKEN:\n        await_leader(r)\n    if r.follow.behind",
+        1,
     ),
     Mutant(
         "a leader without a quorum steps down",
         "tick",
         "and not quorum_heard(r):",
         "and not BROKEN and not quorum_heard(r):",
+        1,
     ),
     Mutant(
         "a member that was removed asks for no votes",
         "tick",
         "or is_outside(r):",
         "or is_outside(r) and not BROKEN:",
+        1,
     ),
     Mutant(
         "a member whose disk refuses leads no more",
@@ -151,6 +171,7 @@ MUTANTS = [
         "    cdef int rc = raft_hand_over(r, 0) if is_leading(r) else RAFT_OK\n    raft_stop(r)\n",
         "    cdef int rc = RAFT_OK\n    if BROKEN:\n        return rc\n"
         "    rc = raft_hand_over(r, 0) if is_leading(r) else RAFT_OK\n    raft_stop(r)\n",
+        10,
     ),
 ]
 
@@ -207,10 +228,12 @@ def build() -> None:
 
 
 def caught(number: int, seeds: int) -> str:
-    """What shows that mutant, and at which seed; empty: nothing in so many seeds."""
+    """What shows that mutant (0: the layer as it is), and at which seed; empty: nothing in so many
+    seeds."""
+    order = [MUTANTS[number - 1].seed] * (number > 0) + list(range(1, seeds + 1))
     code = (
         "import sys\nfrom tests.raft.world import history\n"
-        f"for seed in range(1, {seeds} + 1):\n"
+        f"for seed in {order}:\n"
         "    try:\n        history(seed, 3 if seed % 2 else 5)\n"
         "    except Exception as e:\n        sys.exit(f'seed {seed}: {e}')\n"
     )

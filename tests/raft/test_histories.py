@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.raft.member import Broken
+from tests.raft.promises import Broken
 from tests.raft.world import history
 
 SEEDS = int(os.environ.get("RAFT_SEEDS", "8"))

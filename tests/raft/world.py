@@ -11,15 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.cext.raft import append_entry, write_peer_state
-from tests.raft.member import NORMAL, Broken, Member
+from tests.raft.member import NORMAL, Member
+from tests.raft.promises import Broken, Promises, check_members
 
 MILLISECOND = 1_000_000
 SECOND = 1000 * MILLISECOND
 STEP = 10 * MILLISECOND
 PEACE = 50
 """Seconds at the end of a history in which all are well; a leader stays in the last third."""
-LEADS_ALONE = 25 * SECOND
-"""A leader that hears nobody for longer leads no more: it looks every 10 s for 10 s of silence."""
+LEADS_ALONE = 31 * SECOND
+"""A leader that hears nobody for longer leads no more: it looks every 10 s for 10 s of silence, and
+waits for 10 s more after it added a member."""
 
 
 class World:
@@ -41,7 +43,10 @@ class World:
         self.managed = seed % 5 in (1, 3)
         self.moving = self.managed
         self.odd = seed % 3 == 0
+        self.deaf = seed % 2 == 0
         self.storm = 6 if seed // 2 % 2 else 1
+        self.calm = False
+        self.weather_until = 0
         self.members = {
             name: Member(self, name, write_peer_state(n, [name] if alone else names))
             for name in names
@@ -51,7 +56,8 @@ class World:
                 self.members[name] = Member(self, name, write_peer_state(n, names))
         self.links: dict[tuple[bytes, bytes], int] = {}
         self.cut: set[tuple[bytes, bytes]] = set()
-        self.slow: set[bytes] = set()
+        self.alone: dict[bytes, int] = {}
+        self.promises = Promises()
         self.leaders: dict[int, bytes] = {}
         self.applied: dict[int, str] = {}
         self.proposed = 0
@@ -69,6 +75,7 @@ class World:
     # ---- the network
 
     def send(self, sender: Member, a: dict[str, Any]) -> None:
+        self.promises.said(sender, a)
         catch_up = b"C.%d.%d." % (sender.life, a["index"]) + sender.name
         votes, responses = b"V." + sender.name, b"R." + sender.name
         reply = {"": b"", "votes": votes, "responses": responses, "catch up": catch_up}[a["reply"]]
@@ -84,7 +91,7 @@ class World:
         """What one server sends another arrives in its order, unless `odd` says otherwise."""
         name = to[-8:]
         link = (sender.name, name)
-        if self.random.random() < self.loss or link in self.cut:
+        if self.random.random() < self.loss or link in self.cut or self.is_alone(sender.name, name):
             return
         when = self.now + self.random.randrange(50_000, 5 * MILLISECOND)
         if not self.peace and self.random.random() < 0.001:
@@ -95,6 +102,15 @@ class World:
         if self.odd and not self.peace and self.random.random() < 0.02:  # once more, late
             late = when + self.random.randrange(0, 20 * SECOND)
             self.at(late, lambda: self.arrive(sender.name, name, to, reply, body))
+
+        quiet = self.peace or self.calm or self.alone.get(sender.name, 0) > self.now
+        if not quiet and self.random.random() < 0.0005 * self.storm:  # right after it spoke
+            self.blink(sender, self.random.randrange(10 * MILLISECOND))
+
+    def is_alone(self, sender: bytes, name: bytes) -> bool:
+        """Nobody is heard by a member that is alone; one that is so wholly is not heard, either."""
+        until = self.alone.get(name, 0)
+        return until > self.now or (self.deaf and self.alone.get(sender, 0) > self.now)
 
     def arrive(self, sender: bytes, name: bytes, to: bytes, reply: bytes, body: bytes) -> None:
         member = self.members[name]
@@ -159,6 +175,9 @@ class World:
 
     def check_logs(self) -> None:
         """Two logs that have an entry of the same index and term are the same up to there."""
+        for member in self.members.values():
+            if member.group is not None:
+                check_members(member)
         for a, b in itertools.combinations(self.members.values(), 2):
             same = False
             for index in sorted(a.log.keys() & b.log.keys(), reverse=True)[:100]:
@@ -208,9 +227,15 @@ class World:
             member.call("turn_end")
 
     def disturb(self) -> None:
+        """Storms and calms in turn: in the one something happens all the time, in the other a
+        leader has time to get something done."""
         rng = self.random
+        if self.now >= self.weather_until:
+            self.calm = not self.calm
+            self.weather_until = self.now + rng.randrange((8 if self.calm else 4) * SECOND)
+        weather = 0.1 if self.calm else self.storm
         chances: list[tuple[float, Callable[[Member], None]]] = [
-            (0.0015, self.stop_or_start),
+            (0.0015, self.stop),
             (0.0004, self.hurt),
             (0.003, self.cut_link),
             (0.005, Member.snapshot),
@@ -218,30 +243,60 @@ class World:
             (0.0004, self.fill),
             (0.0005, lambda _: self.cut_all_power()),
             (0.002, lambda _: self.break_routes()),
+            (0.0008 / weather, lambda _: self.leave_alone()),
+            (0.0005, lambda _: self.cut_most_power()),
             (0.002 if self.moving else 0.0, self.move),
         ]
         for chance, do in chances:
-            if rng.random() < chance * self.storm:
-                do(self.members[rng.choice(list(self.members))])
+            if rng.random() < chance * weather:
+                member = self.members[rng.choice(list(self.members))]
+                if self.alone.get(member.name, 0) < self.now or rng.random() < 0.02:
+                    do(member)
         if rng.random() < 0.01 * self.storm:
             self.cut.clear()
         if rng.random() < 0.01:
             self.check_logs()
-        if rng.random() < 0.005:
-            for member in self.members.values():
-                member.disk.full = False
 
-    def stop_or_start(self, member: Member) -> None:
+    def start_later(self, member: Member, within: int) -> None:
+        """A server that is down comes back."""
+
+        def start() -> None:
+            if member.group is None:
+                member.start()
+
+        self.at(self.now + self.random.randrange(within), start)
+
+    def stop(self, member: Member) -> None:
         if member.group is None:
-            member.start()
-        elif self.random.random() < 0.5:
+            return
+        self.start_later(member, 4 * SECOND)
+        if self.random.random() < 0.5:
             member.kill()
         else:
             member.cut_power()
 
     def cut_all_power(self) -> None:
         for member in self.members.values():
-            if member.group is not None:
+            if member.group is not None and self.alone.get(member.name, 0) < self.now:
+                member.cut_power()
+                member.start()
+
+    def leave_alone(self) -> None:
+        """Nobody reaches the leader for longer than it leads alone."""
+        leader = self.leader()
+        if leader is not None and not any(until > self.now for until in self.alone.values()):
+            self.alone[leader.name] = self.now + self.random.randrange(5 * SECOND, 50 * SECOND)
+            if self.moving:  # what it changes of the members now, nobody hears of
+                self.move(self.members[self.random.choice(list(self.members))])
+
+    def cut_most_power(self) -> None:
+        """All but one lose their power at once, and that one is not heard for a while."""
+        if any(until > self.now for until in self.alone.values()):
+            return
+        stays = self.random.choice(list(self.members))
+        self.alone[stays] = self.now + self.random.randrange(15 * SECOND)
+        for name, member in self.members.items():
+            if name != stays and member.group is not None:
                 member.cut_power()
                 member.start()
 
@@ -255,21 +310,19 @@ class World:
     def blink(self, member: Member, delay: int) -> None:
         """A member loses its power in the middle of a commit round, and is back soon."""
 
-        def start() -> None:
-            if member.group is None:
-                member.start()
-
         def cut() -> None:
             member.cut_power()
-            self.at(self.now + self.random.randrange(300 * MILLISECOND), start)
+            self.start_later(member, 300 * MILLISECOND)
 
         member.later(delay, cut)
 
     def hurt(self, member: Member) -> None:
-        """A disk is damaged, as long as those that are hurt are a minority."""
+        """A disk is damaged, as long as those that are hurt are a minority of a whole group."""
         lost = sum(m.disk.lost for m in self.members.values())
-        if not self.moving and lost < (self.n - 1) // 2:
+        whole = all(m.disk.knows() >= self.n for m in self.members.values())
+        if whole and not self.moving and lost < (self.n - 1) // 2:
             member.stop()
+            self.promises.forget(member.name)
             member.disk.damage(self.random)
             member.start()
 
@@ -280,8 +333,18 @@ class World:
         self.cut.add((member.name, other))
 
     def fill(self, member: Member) -> None:
-        if not any(m.disk.full for m in self.members.values()):
-            member.disk.full = True
+        if any(m.disk.full for m in self.members.values()):
+            return
+        member.disk.full = True
+
+        def empty() -> None:
+            member.disk.full = False
+            if member.group is not None and member.group.role() == "stopped":
+                member.kill()
+            if member.group is None:
+                member.start()
+
+        self.at(self.now + self.random.randrange(4 * SECOND), empty)
 
     def move(self, member: Member) -> None:
         """Adds a server to the group or removes one, while three stay."""
@@ -296,10 +359,13 @@ class World:
             leader.call("add_peer", member.name)
         elif len(known) > 3:
             leader.call("remove_peer", member.name)
+        if self.random.random() < 0.3:  # and another at once, which is too many
+            leader.call("remove_peer", known[0])
 
     def settle(self) -> None:
         """Everybody is well and hears everybody: all have the same, and all of it."""
         self.cut.clear()
+        self.alone.clear()
         self.loss = 0.0
         self.peace = True
         for member in self.members.values():
