@@ -199,7 +199,7 @@ CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py 
 # Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
 # the process.
 test-checked: checked-build tools-spark try-peer
-	cd $(CHECKED_TREE) && $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
+	cd $(CHECKED_TREE) && RAFT_MUTANT_SEEDS=0 $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
 		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
 		$(CURDIR)/$(BIN)/python -m pytest -n 3 --capture=sys $(CHECKED_TESTS)

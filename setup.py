@@ -25,6 +25,7 @@ LAYERS = [
         "tls",
         "engine",
         "raft",
+        "raftlog",
         "language",
     )
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")

@@ -44,7 +44,10 @@ SEAMS = {
 }
 
 #: Layers that no other calls yet, by the feature to come: what their headers publish is entered.
-LAYERS_TO_COME = {"raft": "clusters: groups of servers that agree"}
+LAYERS_TO_COME = {
+    "raft": "clusters: groups of servers that agree",
+    "raftlog": "clusters: logs and votes of those groups on disk",
+}
 
 C_ENUM = re.compile(r"^cdef enum[^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)
 C_CONSTANT = re.compile(r"^\s+([A-Z]\w+)", re.MULTILINE)

@@ -25,6 +25,7 @@ LAYERS = {
     "tls": {"bytes", "core", "net"},
     "engine": {"bytes", "store", "stream", "consumer", "core", "net", "links"},
     "raft": {"bytes"},
+    "raftlog": {"bytes", "store", "raft"},
     "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know

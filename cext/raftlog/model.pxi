@@ -1,0 +1,70 @@
+# A group's directory while it is open, and what of it is to be written.
+
+cdef enum:
+    PATH_ROOM = 4200
+    HELD_MAX = 64 << 20         # bytes of records that wait for a snapshot
+
+cdef enum:
+    # Kinds of small files.
+    FILE_VOTE
+    FILE_PEERS
+    FILE_SNAPSHOT
+    FILE_WHOLE                  # the mark of a member that had lost something goes
+    FILE_KINDS
+
+cdef struct Due:
+    # A file that is to be, or is being, written; `data` is all of it.
+    bint on
+    uint64_t term
+    uint64_t index              # of a snapshot; of a vote: for whom
+    Bytes data
+    int fd
+    int error                   # of the attempt that is running: 0 or -errno
+
+cdef struct Mark:
+    # A change of the log: when that ticket is on disk, so much is.
+    uint64_t ticket
+    uint64_t generation
+    uint64_t index
+
+cdef struct Held:
+    # Before the bytes of a record that waits until a snapshot is on disk.
+    uint64_t index
+    uint64_t generation
+    uint32_t n
+    bint cut                    # the log ends with index; no bytes
+
+cdef struct RaftLog:
+    RaftFiles* files
+    RaftLog* next
+    Raft* raft
+    Store* store
+    void (*ready)(void* ctx) noexcept nogil
+    void* ctx
+    Due due[FILE_KINDS]
+    Due writing[FILE_KINDS]
+    bint installing             # a leader's snapshot is not on disk yet: what follows it is in `held`
+    uint64_t install_generation
+    uint64_t install_index
+    Bytes peers                 # the set that is committed
+    Bytes held
+    Bytes marks
+    bint failed
+    bint stopped
+    uint64_t snapshot_term      # of the file that counts
+    uint64_t snapshot_index
+    Bytes opened                # the snapshot's file, as it was found
+    uint32_t n_group
+    char group[256]
+    char dir[PATH_ROOM - 200]
+    char path[PATH_ROOM]        # of the file that is being opened
+
+cdef struct RaftFiles:
+    Env* env
+    Committer* committer
+    RaftLog* logs
+    bint woken
+    bint busy                   # a round is being written
+    Cond written
+    void (*wake)(void* ctx) noexcept nogil
+    void* ctx
