@@ -1,0 +1,270 @@
+"""Directories of groups go both ways between a cluster of three nats-servers and ours."""
+
+import asyncio
+import contextlib
+import hashlib
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import nats.errors
+import pytest
+
+from tests.cext.raft import append_entry, peer_state, write_append_entry
+from tests.cext.raftlog import Directory, Machine, read_snapshot
+from tests.peer import REASON, find_peer
+
+pytestmark = pytest.mark.skipif(find_peer() is None, reason=REASON)
+
+NAMES = ("N1", "N2", "N3")
+DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+VOTE_REQUEST, APPEND = 1, 2
+REPLIES = {0: b"", 1: b"votes", 2: b"responses", 3: b"catch"}
+MESSAGES = 300
+
+
+def peer_id(name: str) -> bytes:
+    digest = hashlib.sha256(name.encode()).digest()
+    return "".join(DIGITS[byte % 62] for byte in digest[:8]).encode()
+
+
+def free_ports(n: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class Cluster:
+    """Three nats-servers and their directories."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.ports = free_ports(6)
+        self.running: list[subprocess.Popen[bytes]] = []
+        routes = ", ".join(f'"nats://127.0.0.1:{p}"' for p in self.ports[3:])
+        for n, name in enumerate(NAMES):
+            (base / f"{name}.conf").write_text(
+                f'server_name: {name}\nlisten: "127.0.0.1:{self.ports[n]}"\n'
+                f'jetstream {{ store_dir: "{base / name}" }}\n'
+                f'cluster {{ name: C, listen: "127.0.0.1:{self.ports[n + 3]}", '
+                f"routes: [{routes}] }}\n"
+            )
+
+    def start(self) -> None:
+        for name in NAMES:
+            command = [str(find_peer()), "-c", str(self.base / f"{name}.conf")]
+            with (self.base / f"{name}.log").open("ab") as log:
+                self.running.append(subprocess.Popen(command, stderr=log))
+
+    def stop(self, how: signal.Signals) -> None:
+        for p in self.running:
+            p.send_signal(how)
+        for p in self.running:
+            p.wait()
+        self.running = []
+
+    def groups(self, name: str) -> dict[bytes, Path]:
+        return {
+            path.name.encode(): path
+            for path in sorted((self.base / name).glob("jetstream/*/_js_/*"))
+        }
+
+    def ask(self, do: Callable[[Any, Any], Awaitable[None]]) -> None:
+        """Does something with a client, again until it works and holds: members catch up."""
+
+        async def run() -> None:
+            for attempt in range(120):
+                client = None
+                try:
+                    client = await nats.connect(
+                        [f"nats://127.0.0.1:{p}" for p in self.ports[:3]],
+                        allow_reconnect=False,
+                        error_cb=ignored,
+                    )
+                    await do(client, client.jetstream(timeout=5))
+                    return
+                except (nats.errors.Error, OSError, AssertionError):
+                    if attempt == 119:
+                        raise
+                    await asyncio.sleep(0.5)  # until servers have found each other
+                finally:
+                    if client is not None:
+                        with contextlib.suppress(nats.errors.Error, OSError):
+                            await client.close()
+
+        asyncio.run(run())
+
+
+async def ignored(_: Exception) -> None:
+    pass
+
+
+async def fill(client: Any, js: Any) -> None:
+    await js.add_stream(name="ORD", subjects=["ord.>"], num_replicas=3)
+    await js.add_consumer("ORD", durable_name="D", ack_policy="explicit", num_replicas=3)
+    for n in range(MESSAGES):
+        await js.publish("ord.a", b"message %d" % n)
+    pulled = await js.pull_subscribe("ord.>", durable="D", stream="ORD")
+    for message in await pulled.fetch(10, timeout=5):
+        await message.ack_sync()
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster with a stream and a consumer of three replicas, after kill -9 of all."""
+    cluster = Cluster(tmp_path)
+    try:
+        cluster.start()
+        cluster.ask(fill)
+        cluster.stop(signal.SIGKILL)
+        yield cluster
+    finally:
+        cluster.stop(signal.SIGKILL)
+
+
+class Pump:
+    """Three members of a group, each in the directory of its server; what one says, others hear."""
+
+    def __init__(self, cluster: Cluster, group: bytes) -> None:
+        self.machine = Machine()
+        self.members = {
+            peer_id(name): Directory(
+                self.machine, cluster.groups(name)[group], group, peer_id(name)
+            )
+            for name in NAMES
+        }
+        for name, d in self.members.items():
+            assert not d.found["lost"], (group, name, d.found)
+            self.act(name, d.call("applied", d.found["snapshot"]))
+
+    def call(self, name: bytes, what: str, *args: Any) -> None:
+        self.act(name, self.members[name].call(what, *args))
+
+    def act(self, name: bytes, actions: list[dict[str, Any]]) -> None:
+        for a in actions:
+            match a["act"]:
+                case "send":
+                    self.send(name, a)
+                case "commit":
+                    self.call(name, "applied", a["index"])
+                case "record":
+                    m = append_entry(self.members[name].load(a["index"]) or b"")
+                    assert m is not None
+                    places = (m["leader"], m["term"], m["commit"], m["pterm"], m["pindex"])
+                    body = write_append_entry(*places, m["entries"], a["term"])
+                    self.reply(name, a["to"], b"responses " + name, body)
+                    self.call(name, "sent", a["peer"], a["index"], len(body))
+
+    def send(self, name: bytes, a: dict[str, Any]) -> None:
+        reply = b"%s %s %d" % (REPLIES[a["reply"]], name, a["index"]) if a["reply"] else b""
+        if a["to"]:
+            self.reply(name, a["to"], reply, a["body"])
+            return
+        for other in self.members:
+            if other != name and a["what"] == VOTE_REQUEST:
+                self.call(other, "vote_request", a["body"], reply)
+            elif other != name:
+                self.call(other, "append", a["body"], reply, 0)
+
+    def reply(self, name: bytes, to: bytes, reply: bytes, body: bytes) -> None:
+        kind, other, *number = to.split(b" ")
+        if kind == b"votes":
+            self.call(other, "vote_response", body)
+        elif kind == b"responses":
+            self.call(other, "response", body, reply)
+        else:
+            self.call(other, "append", body, reply, int(number[0]))
+
+    def settle(self) -> None:
+        for _ in range(20):
+            self.machine.write()
+            self.machine.commit()
+            for name in self.members:
+                self.call(name, "look")
+                self.call(name, "turn_end")
+
+    def elect(self) -> bytes:
+        """The member with the longest log leads."""
+        states = {name: d.state() for name, d in self.members.items()}
+        name = max(states, key=lambda n: (states[n]["last_term"], states[n]["last"]))
+        self.call(name, "campaign")
+        self.call(name, "tick", 10**10)
+        self.settle()
+        return name
+
+    def close(self) -> None:
+        for d in self.members.values():
+            d.close()
+
+
+def test_a_killed_clusters_directories_are_read(killed: Cluster) -> None:
+    kinds = set()
+    for group in killed.groups("N1"):
+        logs: list[dict[int, bytes]] = []
+        for name in NAMES:
+            path = killed.base / "copies" / name / group.decode()
+            shutil.copytree(killed.groups(name)[group], path)
+            machine = Machine()
+            d = Directory(machine, path, group, peer_id(name))
+            assert (d.found["lost"], d.found["aside"], d.found["fresh"]) == (False, 0, False)
+            s = d.state()
+            assert s["term"] == int.from_bytes((path / "tav.idx").read_bytes()[:8], "little")
+            known = peer_state((path / "peers.idx").read_bytes())
+            assert known is not None
+            assert sorted(known["peers"]) == sorted(map(peer_id, NAMES))
+            for file in path.glob("snapshots/*"):
+                snapshot = read_snapshot(group, file.read_bytes())
+                assert snapshot is not None
+                assert file.name == f"snap.{snapshot[0]}.{snapshot[1]}"
+            logs.append({i: d.load(i) or b"" for i in range(s["first"], s["last"] + 1)})
+            d.close()
+        for index in set.intersection(*(set(log) for log in logs)):
+            assert len({log[index] for log in logs}) == 1
+            assert append_entry(logs[0][index]) is not None
+        kinds.add(group[:1])
+        if group.startswith(b"S-"):
+            assert len(max(logs, key=len)) > 10
+    assert kinds == {b"_", b"S", b"C"}
+
+
+def test_nats_servers_go_on_with_what_ours_wrote(killed: Cluster) -> None:
+    terms: dict[bytes, int] = {}
+    for group in killed.groups("N1"):
+        pump = Pump(killed, group)
+        leader = pump.elect()
+        s = pump.members[leader].state()
+        assert s["role"] == "leader", (group, s)
+        assert s["commit"] == s["last"]
+        terms[group] = s["term"]
+        for d in pump.members.values():
+            assert (d.state()["last"], d.state()["last_term"]) == (s["last"], s["term"])
+        pump.close()
+
+    async def goes_on(client: Any, js: Any) -> None:
+        await js.publish("ord.b", b"later", headers={"Nats-Msg-Id": "1"})
+        state = (await js.stream_info("ORD")).state
+        assert state.messages == MESSAGES + 1
+        assert (await js.get_msg("ORD", MESSAGES)).data == b"message %d" % (MESSAGES - 1)
+        assert (await js.consumer_info("ORD", "D")).ack_floor.stream_seq == 10
+
+    killed.start()
+    killed.ask(goes_on)
+    killed.stop(signal.SIGTERM)
+    for name in NAMES:
+        for group, path in killed.groups(name).items():
+            assert not list(path.glob("damaged-*"))
+            machine = Machine()
+            d = Directory(machine, path, group, peer_id(name))
+            assert not d.found["lost"]
+            assert d.state()["term"] >= terms[group]
+            assert d.state()["last_term"] >= terms[group]
+            d.close()
