@@ -43,9 +43,10 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
             and s.writing.reserved > s.last_seq):
         if says_nothing(s) and s.com.sync_interval <= 0:
             lost_add(s, s.last_seq + 1, 0)      # something had been acked; how much is not known
-        lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, s.last_seq + 1, s.writing.reserved, 0)
+        if s.writing.reserved > s.writing.floor:       # else an earlier start has told of it
+            lost_place(s, DAMAGE_SEQUENCES, 0, 0, 0, max(s.last_seq, s.writing.floor) + 1, s.writing.reserved, 0)
+            rc = floor_write(s, s.writing.reserved)
         s.last_seq = s.writing.reserved
-        rc = floor_write(s, s.last_seq)
     elif o.foreign and s.writing.floor:
         rc = floor_write(s, 0)      # nats-server has gone on from where it found the blocks
     s.last_seq = max(s.last_seq, s.writing.floor)

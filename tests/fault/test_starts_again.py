@@ -10,6 +10,8 @@ from tests.cext.store import PyStore
 
 LIMITS: Any = {"max_bytes": 100_000, "trim": False, "commit": "manual"}
 """Blocks of 32,000 bytes: three messages of 9,000 fit into one."""
+SEQUENCES = 6
+"""Damage of the kind that a start tells where it leaves sequences out."""
 
 
 def messages(directory: Path, count: int) -> PyStore:
@@ -114,3 +116,29 @@ def test_sequences_of_a_block_that_left_are_not_missed(tmp_path: Path) -> None:
     compact(s, tmp_path / "S")
     assert not (tmp_path / "S" / "msgs" / "2.blk").exists()
     starts_show(tmp_path / "S", last=6, live=[1, 2, 3])
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("end", [b"", bytes(512) + b"\1" * 512])
+def test_sequences_that_a_start_left_out_are_told_by_that_start_alone(
+    tmp_path: Path, end: bytes, stops: bool
+) -> None:
+    """Also where a start between finds no damage, because it has a checkpoint, and is killed after
+    it removed that."""
+    s = messages(tmp_path / "S", 6)
+    s.abandon()
+    (tmp_path / "S" / "msgs" / "2.blk").write_bytes(end)
+    s = PyStore(tmp_path / "S", **LIMITS)
+    last = s.state()["last_seq"]
+    assert last > 4096
+    assert [place for place in s.lost()["places"] if place[0] == SEQUENCES]
+    if stops:
+        s.close()
+        (tmp_path / "S" / "msgs" / "checkpoint.jss").unlink()
+    else:
+        s.abandon()
+    for _ in range(2):
+        s = PyStore(tmp_path / "S", **LIMITS)
+        assert s.state()["last_seq"] == last
+        assert not [place for place in s.lost()["places"] if place[0] == SEQUENCES]
+        s.abandon()
