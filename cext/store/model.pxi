@@ -315,6 +315,7 @@ cdef struct StoreRecovery:
     #                             1: there is none, 0: there is no such group
     Block* void_blocks          # what a truncation replaced, by next_out
     Damage hole                 # bytes that say nothing, up to the next message
+    #                             last, while it is open: what a marker behind them names as the last sequence; 0: none does
     uint64_t told               # the last sequence that a marker names which knew of no later block
     Bytes erasures              # Damage: places whose heads say that they were erased, and the rest of which is not there
     uint8_t* stale              # a whole checkpoint that does not fit the blocks

@@ -10,6 +10,7 @@ cdef void hole_close(Store* s, uint64_t next) noexcept nogil:
     d.count = n
     if n == 0:
         d.first = 0
+        d.last = 0
     else:
         d.last = d.first + n - 1
         for seq in range(d.first, d.last + 1 if d.kind != DAMAGE_TAIL else d.first):

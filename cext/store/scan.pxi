@@ -64,6 +64,7 @@ cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     if d.kind == DAMAGE_RECORDS and d.block == c.b.num and h.why == HELD_HOLE:
         d.size += h.size                # no message stood between them
         d.count += most
+        d.last = 0
         return
     hole_close(s, s.last_seq + 1)
     d.kind = DAMAGE_TAIL if h.why == HELD_TORN and torn_aside(c, h) else DAMAGE_RECORDS
@@ -71,6 +72,7 @@ cdef void hole_begin(Scan* c, const Held* h) noexcept nogil:
     d.at = h.at
     d.size = h.size
     d.first = s.last_seq + 1
+    d.last = 0
     d.count = most
 
 
@@ -260,6 +262,7 @@ cdef int scan_mark(Scan* c, const Parsed* r) noexcept nogil:
         extent_join(&c.s.writing.extent, &m.extent)     # it says how its group leaves the stream
         if not c.mark.shut:
             c.s.recovery.told = max(c.s.recovery.told, m.extent.last)
+            c.s.recovery.hole.last = m.extent.last      # of what stands before this marker nothing went beyond that
     return 1 if rc == 0 else rc
 
 

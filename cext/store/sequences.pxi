@@ -37,7 +37,7 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
         if not o.before.doubt:
             s.last_seq = max(was, d.first + d.count - 1)
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
-        o.before.doubt = o.before.doubt or not stands_behind(s, d.block)
+        o.before.doubt = o.before.doubt or d.last == 0 and not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))
     if (not known and (o.before.doubt or o.before.sealed or says_nothing(s)) and not o.foreign
             and s.writing.reserved > s.last_seq):

@@ -142,3 +142,26 @@ def test_sequences_that_a_start_left_out_are_told_by_that_start_alone(
         assert s.state()["last_seq"] == last
         assert not [place for place in s.lost()["places"] if place[0] == SEQUENCES]
         s.abandon()
+
+
+def test_a_start_goes_on_where_the_one_before_went_on_behind_a_damaged_end(tmp_path: Path) -> None:
+    """How far the damaged block's sequences went says the group that was written behind it, though
+    no message is in that one, and the block before is gone."""
+    s = messages(tmp_path / "S", 6)
+    for seq in (1, 2, 3):
+        s.remove(seq)
+    s.commit()
+    s.abandon()
+    (tmp_path / "S" / "msgs" / "1.blk").unlink(missing_ok=True)
+    block = tmp_path / "S" / "msgs" / "2.blk"
+    data = block.read_bytes()
+    at = data.index(b"6:vv")
+    block.write_bytes(data[: at - 30] + b"\1" * 500)
+    s = PyStore(tmp_path / "S", **LIMITS)
+    last = s.state()["last_seq"]
+    assert last > 4096
+    s.update(max_msgs=100)
+    s.commit()
+    s.abandon()
+    assert (tmp_path / "S" / "msgs" / "3.blk").stat().st_size
+    starts_show(tmp_path / "S", last=last, live=[4, 5], places=1)
