@@ -274,7 +274,7 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     """ValueError where it is none. One of IPv4 in IPv6's clothes is one of IPv4."""
     network = ipaddress.ip_network(text, strict=False)
     mapped = getattr(network.network_address, "ipv4_mapped", None)
-    if mapped is None or network.prefixlen < _MAPPED_BITS:
+    if mapped is None:
         return network
     return ipaddress.IPv4Network((mapped, network.prefixlen - _MAPPED_BITS))
 

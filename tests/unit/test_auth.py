@@ -20,6 +20,7 @@ from jsserver.config.options import (
     Permissions,
     ResponsePermission,
     SubjectPermission,
+    Tls,
     User,
 )
 from tests.nkeys import Signer
@@ -112,6 +113,19 @@ def test_a_single_hash_takes_long_too(secret):
     assert hashed.slow(connect) and not plain.slow(connect)
 
 
+def test_a_token_is_no_user_without_a_name():
+    auth = authenticator(Authorization(token="t"))
+    assert auth.user("", "password") is None
+    for connect in (Connect(), Connect(user="", password=""), Connect(user="", password="t")):
+        assert auth.admit(connect, "") is None
+
+
+def test_a_single_user_is_no_nkey_of_that_name():
+    auth = authenticator(Authorization(username="a", password="x"))
+    assert auth.user("a", "password") is not None
+    assert auth.user("a", "nkey") is None
+
+
 def test_a_no_auth_user_has_no_hash_and_is_somebody():
     users = [User(name="a", password="x"), User(name="b", password=HASHED)]
     for name, let_in in (("a", True), ("b", False), ("nobody", False)):
@@ -145,6 +159,14 @@ def test_users_of_accounts_are_let_into_their_own():
         assert admitted is not None and (admitted.user, admitted.account) == (user, account)
     assert auth.admit(Connect(user="c", password="p"), "") is None
     assert auth.admit(Connect(), "") is None
+
+
+@pytest.mark.parametrize("nkey", ["", "one"])
+@pytest.mark.parametrize("users", ["names", "names and nkeys"])
+def test_a_certificate_says_who_comes_without_an_nkey(users, nkey):
+    listed = [User(name="a")] + [User(nkey="U") for _ in range("nkeys" in users)]
+    auth = authenticator(Authorization(users=listed), tls=Tls(map=True))
+    assert auth.maps(Connect(nkey=nkey)) is not ("nkeys" in users and nkey != "")
 
 
 def test_nkeys_sign_the_nonce_of_their_connection():

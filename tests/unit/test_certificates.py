@@ -9,7 +9,9 @@ from jsserver.access.certificates import (
     _responders,
     _time,
     oid,
+    parse,
     read,
+    subject_text,
 )
 
 UTC_TIME = 0x17
@@ -63,6 +65,18 @@ def test_responders_are_those_of_ocsp_at_a_url() -> None:
     name = tlv(0x82, b"a")
     places = ((ocsp, url), (ocsp, name), (issuers, url), (issuers, name))
     assert _responders(tlv(0x30, *(tlv(0x30, *place) for place in places))) == ["http://a"]
+
+
+@pytest.mark.parametrize("version", [b"", b"\xa0\x03\x02\x01\x02"])
+def test_a_certificate_may_leave_out_its_version(version: bytes) -> None:
+    """That of the first one is the default."""
+    empty, time = tlv(0x30), tlv(UTC_TIME, b"301231235959Z")
+    common_name = tlv(0x30, tlv(0x06, bytes.fromhex("550403")), tlv(0x0C, b"a"))
+    subject = tlv(0x30, tlv(0x31, common_name))
+    parts = tlv(0x02, b"\x01"), empty, empty, tlv(0x30, time, time), subject, empty
+    made = parse(tlv(0x30, tlv(0x30, version, *parts)))
+    assert subject_text(made.subject) == "CN=a"
+    assert (made.ends.year, made.issuer) == (2030, [])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,12 @@
 """A user's name that is a distinguished name, as RFC 4514 writes it and as it is taken."""
 
+from pathlib import Path
+
 import pytest
 
-from jsserver.access.mapping import parse_dn
+from jsserver.access.certificates import first_of
+from jsserver.access.mapping import mapped_user, parse_dn
+from tests.certificates import Authority
 
 
 def parts(text: str) -> list[list[tuple[str, str]]]:
@@ -40,3 +44,9 @@ def test_parts_and_their_pairs() -> None:
 def test_what_is_no_distinguished_name(text: str) -> None:
     with pytest.raises(ValueError):
         parse_dn(text)
+
+
+def test_a_certificate_stands_for_none_but_those_there_are(tmp_path: Path) -> None:
+    certificate = first_of(Authority(tmp_path).issue(subject="CN=a").cert.read_bytes())
+    assert mapped_user(certificate, ["CN=b", "CN=a"]) == "CN=a"
+    assert mapped_user(certificate, ["CN=b", "a", ""]) is None

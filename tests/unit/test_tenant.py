@@ -2,8 +2,11 @@
 
 import pytest
 
-from jsserver.access.operator import Tenant, check_source
+from jsserver.access.clients import Connect
+from jsserver.access.operator import OperatorMode, Tenant, check_source, permissions_of
+from jsserver.access.proxies import Proxies
 from jsserver.access.refusal import Refused
+from jsserver.config.options import DEFAULT_RESPONSE_TTL, Operators, ResponsePermission
 from jsserver.jwt import claims as c
 from jsserver.jwt.tokens import decode_as
 from tests.jwts import Account, Operator
@@ -30,6 +33,8 @@ def test_a_revocation_is_of_tokens_up_to_its_time(whom: str, after: int, revoked
         ("::ffff:0:0/96", "11.1.2.3", True),
         ("::/0", "11.1.2.3", False),
         ("::/0", "::1", True),
+        ("2001:db8::/112", "2001:db8::1", True),
+        ("2001:db8::/112", "2001:db8::1:1", False),
         ("nonsense", "11.1.2.3", False),
     ],
 )
@@ -40,3 +45,31 @@ def test_users_come_from_networks(network: str, host: str, inside: bool) -> None
     else:
         with pytest.raises(Refused, match="Bad src Ip"):
             check_source(limits, host)
+
+
+@pytest.mark.parametrize(
+    ("most", "life", "shown"),
+    [
+        (0, 0, ResponsePermission(max=1, ttl=DEFAULT_RESPONSE_TTL)),
+        (5, 7, ResponsePermission(max=5, ttl=7)),
+        (-1, -1, ResponsePermission(max=-1, ttl=-1)),
+    ],
+)
+def test_leave_to_answer(most: int, life: int, shown: ResponsePermission) -> None:
+    made = permissions_of(c.Permissions(resp=c.Responses(max=most, ttl=life)))
+    assert made is not None and made.responses == shown
+    assert made.publish is not None and made.publish.allow == []
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [
+        ("", "^Authentication requires a user JWT$"),
+        ("eyJ", "^User JWT not valid: "),
+        (Operator().token, "^User JWT not valid: "),
+    ],
+)
+def test_why_no_user_is_in_what_a_client_brings(token: str, said: str) -> None:
+    mode = OperatorMode(Operators(), "", Proxies([]))
+    with pytest.raises(Refused, match=said):
+        mode.user(Connect(jwt=token), "")
