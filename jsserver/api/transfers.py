@@ -375,6 +375,10 @@ class Incoming(Transfer):
         except (recovery.NotRestorable, OSError, StoreError) as error:
             reason = error.strerror if isinstance(error, OSError) else ""
             answer.error = errcodes.STREAM_RESTORE(err=reason or error).body
+        except Exception:
+            log.exception("The restore of stream %r failed", name)
+            reason = "internal error, see the server's log"
+            answer.error = errcodes.STREAM_RESTORE(err=reason).body
         self.handle.stop_requests(self.subject.encode())
         self.tell(
             "RESTORE_COMPLETE",

@@ -1,5 +1,7 @@
 """A stream as an archive in nats-server's form, and back: a tar of its files, compressed.
 
+Archives of nats-server 2.15, which has another form, are read, too.
+
 The tar has meta.inf and meta.sum, blocks of messages under msgs/, and each consumer's meta.inf,
 meta.sum and o.dat under obs/NAME/. Nothing of an archive that is read is trusted: only these names
 are taken, what is written is bounded, and checksums are made anew.
@@ -7,6 +9,7 @@ are taken, what is written is bounded, and checksums are made anew.
 Everything here waits for the disk.
 """
 
+import io
 import os
 import struct
 import tarfile
@@ -16,15 +19,13 @@ from typing import Protocol
 
 from jsserver.cext.bytes import S2Stream, hh64, s2_encode, sha256
 
-from . import metafiles
+from . import message_archive, metafiles
 from .backend import StoreError
+from .message_archive import BLOCK, STATE
 from .metafiles import INF, SUM, MetaFiles
 from .recovery import NotRestorable
 from .running import CONSUMERS, FOLDERS, MESSAGES, Stream, encode_meta
 
-BLOCK = 4 << 20
-"""Bytes of a block, unless one message is larger."""
-STATE = "o.dat"
 INDEX = "index.db"
 TOMBSTONE, TOMBSTONE_BIT = 30, 1 << 62
 HEADER_LIMIT = 1 << 16
@@ -144,6 +145,14 @@ class _Plain:
         self._piece = memoryview(b"")
         self._ended = False
 
+    def begins_with(self, start: bytes) -> bool:
+        """Whether these bytes come next; they are taken if so."""
+        found = self.read(len(start))
+        if found == start:
+            return True
+        self._piece = memoryview(found + bytes(self._piece))
+        return False
+
     def read(self, size: int) -> bytes:
         parts = []
         while size > 0 and (self._piece or self._more()):
@@ -189,21 +198,12 @@ class Unpacked:
         """Takes everything; NotRestorable, OSError."""
         for folder in FOLDERS:
             (self._directory / folder).mkdir(mode=0o700)
-        try:
-            with tarfile.open(
-                fileobj=_Plain(source),  # type: ignore[call-overload]
-                mode="r|",
-                tarinfo=_Member,
-                bufsize=PIECE,
-            ) as tar:
-                for member in tar:
-                    if member.size < 0:
-                        raise NotRestorable(f"an entry of {member.size} bytes")
-                    content = tar.extractfile(member)
-                    assert content is not None  # a regular file
-                    self._take(member, content.read)
-        except tarfile.TarError as error:
-            raise NotRestorable(f"no archive: {error}") from None
+        plain = _Plain(source)
+        if plain.begins_with(message_archive.MAGIC):
+            for name, content in message_archive.files(plain, self._stream):
+                self._take(name, len(content), io.BytesIO(content).read)
+        else:
+            self._untar(plain)
         if not self.meta:
             raise NotRestorable(f"no {INF} in it")
         for consumer, names in self._seen.items():
@@ -213,22 +213,39 @@ class Unpacked:
         while source.take():
             pass
 
-    def _take(self, member: tarfile.TarInfo, read: Callable[[int], bytes]) -> None:
-        match member.name.split("/"):
+    def _untar(self, plain: _Plain) -> None:
+        try:
+            with tarfile.open(
+                fileobj=plain,  # type: ignore[call-overload]
+                mode="r|",
+                tarinfo=_Member,
+                bufsize=PIECE,
+            ) as tar:
+                for member in tar:
+                    if member.size < 0:
+                        raise NotRestorable(f"an entry of {member.size} bytes")
+                    content = tar.extractfile(member)
+                    assert content is not None  # a regular file
+                    self._take(member.name, member.size, content.read)
+        except tarfile.TarError as error:
+            raise NotRestorable(f"no archive: {error}") from None
+
+    def _take(self, path: str, size: int, read: Callable[[int], bytes]) -> None:
+        match path.split("/"):
             case ["meta.inf"]:
-                self.meta = _small(member, read)
+                self.meta = _small(path, size, read)
             case ["msgs", name] if _is_block(name) or name == INDEX:
-                self._write(self._directory / MESSAGES / name, member.size, read)
+                self._write(self._directory / MESSAGES / name, size, read)
             case ["obs", consumer, "meta.inf"]:
-                meta = _small(member, read)
+                meta = _small(path, size, read)
                 asset = f"{self._stream}/{consumer}"
                 self._files.put(self._folder(consumer, INF), asset, meta)
             case ["obs", consumer, "meta.sum"]:
                 self._folder(consumer, SUM)  # made anew beside meta.inf
             case ["obs", consumer, "o.dat"]:
-                if member.size > STATE_LIMIT:
-                    raise NotRestorable(f"{member.name} of {member.size} bytes")
-                self._write(self._folder(consumer, STATE) / STATE, member.size, read)
+                if size > STATE_LIMIT:
+                    raise NotRestorable(f"{path} of {size} bytes")
+                self._write(self._folder(consumer, STATE) / STATE, size, read)
             case _:
                 pass  # what others put beside
 
@@ -259,10 +276,10 @@ class Unpacked:
             self._room -= size
 
 
-def _small(member: tarfile.TarInfo, read: Callable[[int], bytes]) -> bytes:
-    if member.size > META_LIMIT:
-        raise NotRestorable(f"{member.name} of {member.size} bytes")
-    return read(member.size)
+def _small(path: str, size: int, read: Callable[[int], bytes]) -> bytes:
+    if size > META_LIMIT:
+        raise NotRestorable(f"{path} of {size} bytes")
+    return read(size)
 
 
 def _is_block(name: str) -> bool:

@@ -126,6 +126,7 @@ async def fill(server: Server) -> None:
         await api(client, "STREAM.PURGE.FIRST", {"seq": 5050})
         await publish(client, "$KV.b.gone", b"", KV_Operation="DEL")
         await publish(client, "$KV.b.purged", b"", KV_Operation="PURGE", Nats_Rollup="sub")
+        await settle(client)
 
 
 async def go_on(client: Client, round_: int) -> None:
@@ -186,7 +187,6 @@ async def contents(server: Server) -> dict[str, Any]:
     """All streams and consumers, configuration and state, and each message or its absence."""
     found: dict[str, Any] = {}
     async with connected(server) as client:
-        await settle(client)
         names = (await api(client, "STREAM.NAMES"))["streams"]
         for name in sorted(names):
             info = _stored(
@@ -224,3 +224,16 @@ async def _message(client: Client, name: str, seq: int) -> tuple[Any, ...]:
         parts = [base64.b64decode(message.get(part, "")) for part in ("hdrs", "data")]
         return (seq, message["subject"], message["time"], *parts)
     raise AssertionError(f"message {seq} of {name} was not answered")
+
+
+def differences(before: Any, after: Any, at: str = "") -> list[str]:
+    """What is not the same, each with its place."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        names = sorted(before.keys() | after.keys())
+        return [
+            text for n in names for text in differences(before.get(n), after.get(n), f"{at}/{n}")
+        ]
+    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        pairs = enumerate(zip(before, after, strict=True))
+        return [text for i, (old, new) in pairs for text in differences(old, new, f"{at}/{i}")]
+    return [] if before == after else [f"{at}: {before} became {after}"]

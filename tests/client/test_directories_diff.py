@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.client.aio import connected
-from tests.client.directories import contents, fill, go_on
+from tests.client.directories import contents, differences, fill, go_on, settle
 from tests.peer import NEWER_VERSION, PEER_VERSION, find_peer
 from tests.servers import Server, Servers
 
@@ -23,19 +23,6 @@ def move(source: Server, target: Server) -> None:
     target.start()
 
 
-def differences(before: Any, after: Any, at: str = "") -> list[str]:
-    """What is not the same, each with its place."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        names = sorted(before.keys() | after.keys())
-        return [
-            text for n in names for text in differences(before.get(n), after.get(n), f"{at}/{n}")
-        ]
-    if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        pairs = enumerate(zip(before, after, strict=True))
-        return [text for i, (old, new) in pairs for text in differences(old, new, f"{at}/{i}")]
-    return [] if before == after else [f"{at}: {before} became {after}"]
-
-
 def expect_equal(before: dict[str, Any], server: Server) -> None:
     found = differences(before, asyncio.run(contents(server)))
     assert not found, "\n".join(found)
@@ -44,6 +31,7 @@ def expect_equal(before: dict[str, Any], server: Server) -> None:
 async def another_day(server: Server) -> None:
     async with connected(server) as client:
         await go_on(client, 1)
+        await settle(client)
 
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
