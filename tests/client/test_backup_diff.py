@@ -252,6 +252,8 @@ def test_damaged_archives_leave_nothing_behind(servers: Servers) -> None:
         for what, bad in damaged(archive).items():
             answer = restore(client, CONFIG, bad)
             assert answer["error"]["err_code"] == 10062, what
+            reason = answer["error"]["description"].removeprefix("restore failed: ")
+            assert reason and reason != "None", what
         assert client.api("STREAM.NAMES", {})["streams"] is None
         assert restore(client, {**CONFIG, "name": "OTHER"}, archive)["error"]["err_code"] == 10062
         assert "error" not in restore(client, CONFIG, archive)

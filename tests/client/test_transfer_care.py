@@ -120,6 +120,10 @@ def test_a_restore_keeps_no_more_than_can_wait(monkeypatch: pytest.MonkeyPatch) 
         for _ in range(100_000):
             incoming.receive(b"reply", b"")
         assert incoming._chunks.qsize() < 1000
+        incoming = incoming_restore()
+        incoming.stop("the reason")
+        incoming.receive(b"reply", b"x")
+        assert incoming._chunks.qsize() == 1  # the end, whatever still comes
 
     asyncio.run(played())
 
@@ -128,6 +132,65 @@ def incoming_restore() -> transfers.Incoming:
     shared = SimpleNamespace(clock=time.time_ns)
     config = StreamConfig(name="S")
     return transfers.Incoming(cast(Any, shared), cast(Any, None), cast(Any, None), config, None)
+
+
+@pytest.mark.parametrize(
+    ("storage", "own", "every", "room"),
+    [
+        ("file", -1, -1, -1),
+        ("file", 0, -1, 0),
+        ("file", 100, 30, 20),
+        ("file", 5, 30, 0),
+        ("memory", 100, -1, 93),
+        ("memory", -1, 0, 0),
+    ],
+)
+def test_the_room_of_a_restore(storage: str, own: int, every: int, room: int) -> None:
+    """What both limits leave beside ten bytes in files and seven in memory; -1: no limit."""
+
+    async def played() -> None:
+        incoming = incoming_restore()
+        limits = (SimpleNamespace(max_memory=n, max_storage=n) for n in (own, every))
+        account = SimpleNamespace(name="A", limits=next(limits))
+        handle = SimpleNamespace(usage=lambda: SimpleNamespace(memory=7, storage=10))
+        shared = SimpleNamespace(settings=next(limits), accounts={"A": handle})
+        incoming.account, incoming.shared = cast(Any, account), cast(Any, shared)
+        incoming._config = StreamConfig(name="S", storage=cast(Any, storage))
+        assert incoming._room() == room
+
+    asyncio.run(played())
+
+
+def test_chunks_are_those_of_their_account_alone() -> None:
+    async def played() -> None:
+        incoming, finished = incoming_restore(), []
+        incoming.account = cast(Any, SimpleNamespace(name="A"))
+        under_way = transfers.Transfers(
+            cast(Any, None), cast(Any, None), lambda *of: finished.append(of)
+        )
+        under_way._by_subject[incoming.subject] = incoming
+        own = incoming._chunks.qsize
+        for account, subject, waiting in (
+            ("B", incoming.subject, 0),
+            ("A", f"{incoming.subject}x", 0),
+            ("A", incoming.subject, 1),
+        ):
+            request = SimpleNamespace(
+                account=account, reply=b"r", payload=b"x", connection=7, cost=1
+            )
+            assert under_way.receive(cast(Any, request), subject)
+            assert own() == waiting
+        assert finished == [(7, 1)] * 3
+
+    asyncio.run(played())
+
+
+def test_a_snapshot_that_nobody_hears_ends(servers: Servers) -> None:
+    server = servers.under_test(jetstream=True)
+    with RawApp(server.port) as client:
+        assert "error" not in client.api("STREAM.CREATE.S", STREAM)
+        assert "error" not in client.api("STREAM.SNAPSHOT.S", {"deliver_subject": "nobody"})
+        server.wait_log("Snapshot of stream '$G > S' failed: NATS/1.0 408 No Interest", 30)
 
 
 def test_a_snapshot_that_nobody_hears_keeps_no_other_one_waiting(servers: Servers) -> None:

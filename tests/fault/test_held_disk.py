@@ -164,6 +164,31 @@ def test_a_change_waits_for_the_messages_that_its_answer_shows(
         faults.aim("/jetstream/")
 
 
+def test_a_longer_age_comes_after_what_the_shorter_one_removed(
+    held: tuple[Server, Faults],
+) -> None:
+    """Else a power cut in between brings messages back."""
+    server, faults = held
+    faults.aim("/msgs/")
+    meta = server.store / "jetstream" / "$G" / "streams" / "S" / "meta.inf"
+    try:
+        with RawApp(server.port, timeout=ANSWER_SECONDS) as app:
+            begin(app, max_age=10**9)
+            before = meta.read_bytes()
+            faults.fail("sync", 0, times=1 << 30, held=True)
+            try:
+                wait_until(lambda: app.api("INFO")["storage"] == 0, "all messages are too old")
+                app.publish("$JS.API.STREAM.UPDATE.S", encoded(STREAM), reply=app.inbox())
+                assert [f for f in app.quiet(HELD_SECONDS) if f.verb == "MSG"] == []
+                assert meta.read_bytes() == before
+            finally:
+                faults.mend()
+            assert b'"max_age":0' in app.message().payload
+            assert b'"max_age":0' in meta.read_bytes()
+    finally:
+        faults.aim("/jetstream/")
+
+
 BUCKET = {"name": "OBJ_b", "subjects": ["$O.b.C.>", "$O.b.M.>"], "allow_rollup_hdrs": True}
 
 

@@ -96,3 +96,21 @@ def test_a_stream_that_is_removed_while_another_is_written(
     asyncio.run(of._write())
     now = Positions(stream_seq=9, origins={"O > >": 7})
     assert written == [("A", now), ("C", now)]
+
+
+def test_positions_are_written_when_what_they_tell_of_is_on_disk(tmp_path: Path) -> None:
+    """Ahead of the messages they would pass over those that a power cut took."""
+    seen: list[bool] = []
+
+    def wait_durable() -> None:
+        seen.append((tmp_path / positions.FILE).exists())
+        if len(seen) == 1:
+            raise OSError("the disk fails")
+
+    handle = SimpleNamespace(wait_durable=wait_durable)
+    stream = cast(Stream, SimpleNamespace(directory=tmp_path, handle=handle))
+    wanted = Positions(stream_seq=7, origins={"O": 9})
+    assert not positions.write(stream, wanted)
+    assert positions.write(stream, wanted)
+    assert seen == [False, False]
+    assert positions.read(tmp_path) == wanted
