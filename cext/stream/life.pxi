@@ -161,8 +161,12 @@ cdef int stream_activate(Stream* s) noexcept nogil:
     stream_count_bytes(s)
     if timetable_start(s) < 0:
         return -1
-    s.subs = subscribe_all(s, &s.cfg)
+    s.subs = <void**>calloc(<size_t>s.cfg.n_subjects + 1, sizeof(void*))
     if s.subs == NULL:
+        return -1
+    if not subscribe_all(s, s.cfg.subjects, s.cfg.n_subjects, s.subs):
+        free(s.subs)
+        s.subs = NULL
         return -1
     s.n_subs = s.cfg.n_subjects
     if subscribe_messages(s) < 0 or (s.cfg.flags & STREAM_ALLOW_DIRECT and subscribe_direct(s, s.cfg.name, s.direct) < 0):
@@ -195,20 +199,13 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     cdef StreamConfig new, old = s.cfg
     cdef StoreConfig limits
     cdef uint8_t* texts = stream_config_take(&new, cfg)
-    cdef void** subs = NULL
     cdef int rc
     if texts == NULL:
         return -1
     dedupe_finish(s)            # what waits was sent to the old one
-    if s.active:
-        subs = subscribe_all(s, &new)               # first the new ones: nothing is missed between
-        if subs == NULL:
-            stream_config_drop(&new, texts)
-            return -1
-        unsubscribe_all(s.env, s.subs, s.n_subs)
-        free(s.subs)
-        s.subs = subs
-        s.n_subs = new.n_subjects
+    if s.active and not subjects_replace(s, &new):
+        stream_config_drop(&new, texts)
+        return -1
     stream_config_drop(&s.cfg, s.texts)
     s.texts = texts
     s.cfg = new

@@ -8,20 +8,41 @@ cdef void unsubscribe_all(Env* env, void** subs, uint32_t n) noexcept nogil:
             subs[i] = NULL
 
 
-cdef void** subscribe_all(Stream* s, const StreamConfig* cfg) noexcept nogil:
-    # Handles of all subjects, or NULL and nothing subscribed.
-    cdef void** subs = <void**>calloc(cfg.n_subjects + 1, sizeof(void*))
+cdef bint subscribe_all(Stream* s, const Span* subjects, uint32_t n, void** subs) noexcept nogil:
+    # Handles of these subjects; False: nothing is subscribed.
     cdef uint32_t i
-    if subs == NULL:
-        return NULL
-    for i in range(cfg.n_subjects):
-        subs[i] = s.env.out.subscribe(s.env.out.ctx, s.account, cfg.subjects[i], HEARS_ALL | LISTENS,
-                                      publish_inbound, s)
+    for i in range(n):
+        subs[i] = s.env.out.subscribe(s.env.out.ctx, s.account, subjects[i], HEARS_ALL | LISTENS, publish_inbound, s)
         if subs[i] == NULL:
             unsubscribe_all(s.env, subs, i)
-            free(subs)
-            return NULL
-    return subs
+            return False
+    return True
+
+
+cdef bint subjects_replace(Stream* s, const StreamConfig* new) noexcept nogil:
+    # Of an active stream: those that both lists begin and end with stay subscribed, as of a long list most do. Of the
+    # rest first the new ones: nothing is missed between. False: everything is as it was.
+    cdef const StreamConfig* old = &s.cfg
+    cdef uint32_t least = min(s.n_subs, new.n_subjects), head = 0, tail = 0, added, gone
+    cdef void** subs = <void**>calloc(<size_t>new.n_subjects + 1, sizeof(void*))
+    if subs == NULL:
+        return False
+    while head < least and span_eq(old.subjects[head], new.subjects[head]):
+        head += 1
+    while tail < least - head and span_eq(old.subjects[s.n_subs - tail - 1], new.subjects[new.n_subjects - tail - 1]):
+        tail += 1
+    added = new.n_subjects - head - tail
+    gone = s.n_subs - head - tail
+    if not subscribe_all(s, &new.subjects[head], added, &subs[head]):
+        free(subs)
+        return False
+    unsubscribe_all(s.env, &s.subs[head], gone)
+    memcpy(subs, s.subs, head * sizeof(void*))
+    memcpy(&subs[head + added], &s.subs[head + gone], tail * sizeof(void*))
+    free(s.subs)
+    s.subs = subs
+    s.n_subs = new.n_subjects
+    return True
 
 
 cdef int subscribe_direct(Stream* s, Span name, void** subs) noexcept nogil:

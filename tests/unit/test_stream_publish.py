@@ -352,6 +352,30 @@ def test_the_last_of_many_consumers_removes():
         assert w.stream.state().messages == before - 1
 
 
+LISTS = ["a b c d", "a b d", "a x b c d", "a b c d e", "e a b c d", "b a c d", "", "x y"]
+
+
+@pytest.mark.parametrize("before", LISTS)
+@pytest.mark.parametrize("after", LISTS)
+def test_an_update_hears_each_of_its_subjects_once(before: str, after: str) -> None:
+    """Those that both lists have, wherever they stand, too."""
+
+    def heard() -> list[bytes]:
+        return sorted(s for s in w.env.subscriptions if not s.startswith(b"$JS.API."))
+
+    was, now = before.encode().split(), after.encode().split()
+    w = World(subjects=was)
+    assert heard() == sorted(was)
+    for subjects in now, was, now:
+        w.stream.update(stream_params(subjects=subjects))
+        assert heard() == sorted(subjects)
+    for subject in {*was, *now}:
+        w.publish(subject)
+    assert w.stream.state().messages == len(now)
+    w.stream.close(delete=False)
+    assert w.env.subscriptions == []
+
+
 def test_update_moves_subscriptions():
     w = World()
     assert b"s.>" in w.env.subscriptions
