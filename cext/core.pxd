@@ -479,8 +479,9 @@ cdef struct EngineLimits:
 cdef struct EngineStats:
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes
     uint64_t slow_consumers
-    uint64_t slow_clients
-    uint64_t stale
+    uint64_t slow_clients, slow_routes
+    uint64_t stale_clients, stale_routes
+    uint64_t link_in_msgs, link_in_bytes, link_out_msgs, link_out_bytes     # of these, over links to other servers
     uint64_t stalls
     uint64_t too_deep           # messages dropped by MAX_DEPTH
     uint64_t forgotten          # requests to services, dropped by RESPONSES_MAX

@@ -67,7 +67,7 @@ class Server:
         )
         if self.jetstream is not None:
             self.jetstream.complete = self.inbox.complete
-        self.identity = Identity(options, front.name, front.id)
+        self.identity = Identity(options, front.name, front.id, lambda: front.cluster)
         self.system = System(
             self.plane,
             self.accounts,
@@ -147,6 +147,7 @@ class Server:
             listeners=front.listeners,
             certificates=self.certificates,
             jetstream=self.jetstream,
+            routes=self.routes,
             delegates=self.delegates,
             waiting=self._waiting,
         )

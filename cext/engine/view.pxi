@@ -74,7 +74,9 @@ cdef class PlaneView(EnvBox):
         return {
             "connections": n, "total_connections": s.total_connections, "in_msgs": s.in_msgs,
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
-            "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients, "stale": s.stale,
+            "link_in_msgs": s.link_in_msgs, "link_in_bytes": s.link_in_bytes, "link_out_msgs": s.link_out_msgs,
+            "link_out_bytes": s.link_out_bytes, "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients,
+            "slow_routes": s.slow_routes, "stale_clients": s.stale_clients, "stale_routes": s.stale_routes,
             "stalls": s.stalls, "too_deep": s.too_deep, "forgotten": s.forgotten,
             "subscriptions": subs, "active_accounts": active,
         }

@@ -212,6 +212,8 @@ cdef void route_message(RouteConn* r, const Line* line) noexcept nogil:
     a.in_bytes += size
     e.stats.in_msgs += 1
     e.stats.in_bytes += size
+    e.stats.link_in_msgs += 1
+    e.stats.link_in_bytes += size
     memset(&m, 0, sizeof(m))
     m.dest = line.subject
     m.subject = line.subject

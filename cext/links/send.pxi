@@ -83,6 +83,8 @@ cdef int route_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
     client_write(c, m.data.p, m.data.n)
     client_write(c, b"\r\n", 2)
     count_sent(e, c, t.first, <Account*>m.account, total)
+    e.stats.link_out_msgs += 1
+    e.stats.link_out_bytes += total
     if m.kind == KIND_CLIENT and client_pending(c) > e.limits.much_pending:
         slow_down(e, c)
     return 1

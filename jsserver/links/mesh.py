@@ -9,155 +9,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from enum import Enum
-from typing import Protocol
 
 import msgspec
 
 from jsserver.text.goformat import quote
 
+from .model import Gossip, Link, Peer, Reason, Refused, Settings, Target, Transport
 from .words import Info, RouteConnect, connect_line, gossip_line, info_line, read
 
 RETRY = 1.0
 RETRY_MAX = 30.0
 PROTOCOL = 3
 """The version of the protocol that servers speak with each other."""
-
-
-class Gossip(Enum):
-    """`gossip_mode` of an INFO: whether the receiver tells others of the newcomer."""
-
-    DEFAULT = 0
-    DISABLED = 1
-    OVERRIDE = 2
-
-
-class Reason(Enum):
-    """Why a link is cut, in the data plane's words."""
-
-    PROTOCOL = "Protocol Violation"
-    LOGIN = "Authentication Failure"
-    PORT = "Incorrect Port"
-    GATEWAY = "Wrong Gateway"
-    NAME = "Duplicate Server Name"
-    CLUSTER = "Cluster Name Conflict"
-    DUPLICATE = "Duplicate Route"
-
-
-class Target(msgspec.Struct, kw_only=True, eq=False):
-    """A server that is dialled."""
-
-    host: str
-    port: int
-    user: str = ""
-    password: str = ""
-    explicit: bool = True
-    """Named in the configuration: it is dialled for ever."""
-    gossip: int = 0
-    """What may be told of it once it is there, by the server that told of it: a `Gossip`."""
-    attempts: int = 0
-    peer: str = ""
-    """Its id, once it is known."""
-    dialling: set[str] = msgspec.field(default_factory=set)
-    """What connections to it are under way: accounts, "" for the pool."""
-    at: float | None = None
-    """When it is dialled next; None: it is not waited for."""
-
-    @property
-    def address(self) -> tuple[str, int]:
-        return self.host, self.port
-
-
-class Settings(msgspec.Struct, kw_only=True):
-    """What a server is among others."""
-
-    server_id: str
-    server_name: str
-    version: str
-    go: str = ""
-    cluster: str
-    cluster_dynamic: bool = False
-    host: str
-    port: int
-    advertise: str = ""
-    user: str = ""
-    password: str = ""
-    pool_size: int = 3
-    accounts: list[str] = []
-    """With connections of their own, the system account's among them."""
-    max_payload: int = 1 << 20
-    headers: bool = True
-    connect_retries: int = 0
-    connect_backoff: bool = False
-    connect_urls: list[str] = []
-    ws_connect_urls: list[str] = []
-
-
-class Transport(Protocol):
-    """What the mesh asks for."""
-
-    def dial(self, target: Target, account: str) -> None:
-        """Begins a connection; `dialled` tells its number, or `unreachable` why there is none."""
-
-    def write(self, link: int, data: bytes) -> None:
-        """Sends."""
-
-    def resume(self, link: int) -> None:
-        """Has the link read on."""
-
-    def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
-        """Interest and messages flow."""
-
-    def cut(self, link: int, reason: Reason, error: str = "") -> None:
-        """Cuts a link, with an -ERR before if there is a text."""
-
-    def has_account(self, name: str) -> bool:
-        """Whether there is such an account."""
-
-    def renamed(self, cluster: str) -> None:
-        """The cluster is called so from now on."""
-
-    def log(self, level: str, text: str) -> None:
-        """A line of the log."""
-
-
-class Link(msgspec.Struct, kw_only=True, eq=False):
-    """One connection to another server."""
-
-    number: int
-    address: str
-    target: Target | None = None
-    """Whom it dials; None: it was accepted."""
-    account: str = ""
-    connect: RouteConnect | None = None
-    info: Info | None = None
-    peer: Peer | None = None
-    place: int = 0
-
-    @property
-    def dialled(self) -> bool:
-        return self.target is not None
-
-
-class Peer(msgspec.Struct, kw_only=True, eq=False):
-    """Another server, and the links to it."""
-
-    info: Info
-    pool: list[Link | None]
-    """By their places; one alone, where either side has no pool."""
-    pooled: bool
-    accounts: dict[str, Link] = {}
-
-    def links(self) -> list[Link]:
-        return [link for link in self.pool if link is not None] + list(self.accounts.values())
-
-
-class Refused(Exception):
-    """A link that may not be: the reason, and what the other side is told."""
-
-    def __init__(self, reason: Reason, error: str = "") -> None:
-        super().__init__(error or reason.value)
-        self.reason, self.error = reason, error
 
 
 def agreed_size(own: int, others: int) -> int:
@@ -294,6 +157,10 @@ class Mesh:
         if target is not None and (link.peer is None or link.dialled or not link.peer.links()):
             self._again(target, now)
 
+    def shown(self) -> list[Link]:
+        """The links that are open; in any thread."""
+        return [link for link in list(self._links.values()) if link.peer is not None]
+
     def name_of(self, number: int) -> str:
         """The name of the server behind a link; "": it is not known yet."""
         link = self._links.get(number)
@@ -415,6 +282,7 @@ class Mesh:
             peer = Peer(info=said, pool=[None] * max(size, 1), pooled=size > 0)
         if link.account:
             if link.account in peer.accounts:
+                peer.accounts[link.account].named = link.target
                 raise Refused(Reason.DUPLICATE)
             is_new = True
             peer.accounts[link.account] = link
@@ -423,6 +291,10 @@ class Mesh:
             is_new = not any(peer.pool)
             if link.dialled:
                 place = next((n for n, other in enumerate(peer.pool) if other is None), -1)
+            if place < 0:
+                for other in peer.pool:
+                    assert other is not None, "a place that is free is taken"
+                    other.named = link.target
             if place < 0 or peer.pool[place] is not None:
                 raise Refused(Reason.DUPLICATE)
             peer.pool[place], link.place = link, place

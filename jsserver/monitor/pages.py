@@ -10,7 +10,7 @@ from posixpath import normpath
 import msgspec
 
 from jsserver import NATS_VERSION, __version__, commit
-from jsserver.monitor import accountz, connz, healthz, insides, jsz, standalone, subsz, varz
+from jsserver.monitor import accountz, connz, healthz, insides, jsz, routez, standalone, subsz, varz
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import TEXT, Request, Response
 from jsserver.monitor.process import ProcessUsage
@@ -134,8 +134,7 @@ class Pages:
         return _json(msgspec.json.encode(page), status)
 
     def _routez(self, query: Query) -> Response:
-        query.flag_or_detail("subs")
-        return _pretty(standalone.routez(self._server, time.time_ns()))
+        return _pretty(routez.routez(self._server, routez.Wanted.read(query), time.time_ns()))
 
     def _gatewayz(self, query: Query) -> Response:
         query.flag_or_detail("subs")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jsserver.config.links import Sharing
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.jwt.claims import Account as AccountClaims
+    from jsserver.links.model import Link
 
 
 class Subscriptions(Protocol):
@@ -38,6 +39,9 @@ class Plane(Protocol):
     def connections(self, account: Any = None) -> Sequence[Item]:
         """Open connections, all or an account's, each with `ConnNumbers`, as `read_connection`
         takes them."""
+
+    def routes(self) -> Sequence[Item]:
+        """Likewise connections to other servers of the cluster."""
 
     def connection(self, cid: int) -> Item | None:
         """One open connection."""
@@ -188,6 +192,17 @@ class Server(Protocol):
     @property
     def websocket_port(self) -> int:
         """Where clients that speak WebSocket connect; 0: nowhere."""
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that it is in, "" for none."""
+
+    @property
+    def route_port(self) -> int:
+        """Where other servers of the cluster connect; 0: nowhere."""
+
+    def routes(self) -> "list[Link]":
+        """Its open connections to other servers of the cluster."""
 
     def shared(self, account: str) -> "tuple[Sharing | None, list[SubjectMapping]]":
         """What accounts share, if they do, and what is mapped in this one."""

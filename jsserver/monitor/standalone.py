@@ -1,18 +1,8 @@
-"""`/routez`, `/gatewayz`, `/leafz`: what a server without peers shows there."""
+"""`/gatewayz`, `/leafz`: what a server without peers shows there."""
 
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
-
-
-class Routez(Wire):
-    """The page `/routez`."""
-
-    server_id: str
-    server_name: str
-    now: str
-    num_routes: int = always(0)
-    routes: list[str] = always([])
 
 
 class Gatewayz(Wire):
@@ -31,11 +21,6 @@ class Leafz(Wire):
     now: str
     leafnodes: int = always(0)
     leafs: list[str] = always([])
-
-
-def routez(server: Server, now: int) -> Routez:
-    """No routes."""
-    return Routez(server_id=server.id, server_name=server.name, now=rfc3339_nano(now))
 
 
 def gatewayz(server: Server, now: int) -> Gatewayz:

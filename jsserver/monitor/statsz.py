@@ -1,17 +1,36 @@
 """The figures of the server that it tells the system account, `STATSZ`."""
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.monitor.accountz import Moved
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
+from jsserver.monitor.routez import open_routes
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import whole
-from jsserver.monitor.varz import PeerCounts
+from jsserver.monitor.varz import PeerCounts, slow_peers, stale_peers
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire.types import Wire, always
+
+if TYPE_CHECKING:
+    from jsserver.links.model import Link
+
+
+NONE = PeerCounts()
+
+
+class RouteStats(Wire, kw_only=True):
+    """A route; `sent` is what the server sent. Sizes in bytes."""
+
+    rid: int
+    name: str = ""
+    sent: Moved
+    received: Moved
+    pending: int = always(0)
 
 
 class Statsz(Wire, kw_only=True):
@@ -34,6 +53,7 @@ class Statsz(Wire, kw_only=True):
     stale_connections: int = 0
     stale_connection_stats: PeerCounts | None = None
     stalled_clients: int = 0
+    routes: list[RouteStats] = msgspec.field(default_factory=list)
     active_servers: int = always(1)
     jetstream: JetStreamVarz | None = None
     gomaxprocs: int
@@ -45,7 +65,8 @@ def statsz(server: Server, usage: ProcessUsage) -> Statsz:
     cores = os.cpu_count() or 1
     sent = Moved(msgs=stats["out_msgs"], bytes=stats["out_bytes"])
     received = Moved(msgs=stats["in_msgs"], bytes=stats["in_bytes"])
-    slow, stale = stats["slow_clients"], stats["stale"]
+    slow, stale = slow_peers(stats), stale_peers(stats)
+    routes = open_routes(server)
     return Statsz(
         start=rfc3339_nano(server.started),
         mem=usage.memory(),
@@ -56,16 +77,35 @@ def statsz(server: Server, usage: ProcessUsage) -> Statsz:
         active_accounts=stats["active_accounts"],
         subscriptions=stats["subscriptions"],
         sent=sent,
-        sent_to_clients=sent,
+        sent_to_clients=Moved(
+            msgs=sent.msgs - stats["link_out_msgs"], bytes=sent.bytes - stats["link_out_bytes"]
+        ),
         received=received,
-        received_from_clients=received,
+        received_from_clients=Moved(
+            msgs=received.msgs - stats["link_in_msgs"],
+            bytes=received.bytes - stats["link_in_bytes"],
+        ),
         slow_consumers=stats["slow_consumers"],
-        slow_consumer_stats=PeerCounts(clients=slow) if slow else None,
-        stale_connections=stale,
-        stale_connection_stats=PeerCounts(clients=stale) if stale else None,
+        slow_consumer_stats=slow if slow != NONE else None,
+        stale_connections=stale.clients + stale.routes,
+        stale_connection_stats=stale if stale != NONE else None,
         stalled_clients=stats["stalls"],
+        routes=[_route(link, item) for link, item in routes],
+        active_servers=1
+        + len({link.info.server_id for link, _ in routes if link.info is not None}),
         jetstream=_jetstream(server),
         gomaxprocs=cores,
+    )
+
+
+def _route(link: "Link", item: Item) -> RouteStats:
+    num = ConnNumbers(*item.numbers)
+    return RouteStats(
+        rid=link.number,
+        name=link.info.server_name if link.info is not None else "",
+        sent=Moved(msgs=num.out_msgs, bytes=num.out_bytes),
+        received=Moved(msgs=num.in_msgs, bytes=num.in_bytes),
+        pending=num.pending,
     )
 
 

@@ -1,6 +1,7 @@
 """`/varz`: the server as a whole."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,12 +13,25 @@ from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import whole
+from jsserver.process.sockets import host_port
 from jsserver.text.goformat import rfc3339_nano, uptime
 from jsserver.wire.types import FeatureFlags, Wire, always
 
 
 class Nothing(Wire):
     """A part of the server that it does not have."""
+
+
+class ClusterVarz(Wire):
+    """The cluster, as it is configured; timeouts in seconds."""
+
+    name: str = ""
+    addr: str = ""
+    cluster_port: int = 0
+    auth_timeout: float = 0
+    urls: list[str] = msgspec.field(default_factory=list)
+    tls_timeout: float = 0
+    pool_size: int = 0
 
 
 class WebsocketVarz(Wire):
@@ -111,7 +125,7 @@ class Varz(Wire, kw_only=True):
     max_control_line: int
     max_payload: int
     max_pending: int
-    cluster: Nothing = always(Nothing())
+    cluster: ClusterVarz
     gateway: Nothing = always(Nothing())
     leaf: Nothing = always(Nothing())
     mqtt: Nothing = always(Nothing())
@@ -168,6 +182,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
     """The page; `requests` counts the monitoring requests by path, `now` in ns since the epoch."""
     o = server.options
     stats = server.plane.stats()
+    routes = server.routes()
     cores = os.cpu_count() or 1
     return Varz(
         server_id=server.id,
@@ -194,6 +209,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         max_control_line=o.max_control_line,
         max_payload=o.max_payload,
         max_pending=o.max_pending,
+        cluster=_cluster(server),
         websocket=_websocket(server),
         jetstream=jetstream_varz(server),
         write_deadline=o.write_deadline,
@@ -206,16 +222,18 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         cpu=whole(usage.cpu_percent()),
         connections=stats["connections"],
         total_connections=stats["total_connections"],
+        routes=len(routes),
+        remotes=len({link.info.server_id for link in routes if link.info is not None}),
         in_msgs=stats["in_msgs"],
         in_bytes=stats["in_bytes"],
-        in_client_msgs=stats["in_msgs"],
-        in_client_bytes=stats["in_bytes"],
+        in_client_msgs=stats["in_msgs"] - stats["link_in_msgs"],
+        in_client_bytes=stats["in_bytes"] - stats["link_in_bytes"],
         out_msgs=stats["out_msgs"],
         out_bytes=stats["out_bytes"],
-        out_client_msgs=stats["out_msgs"],
-        out_client_bytes=stats["out_bytes"],
+        out_client_msgs=stats["out_msgs"] - stats["link_out_msgs"],
+        out_client_bytes=stats["out_bytes"] - stats["link_out_bytes"],
         slow_consumers=stats["slow_consumers"],
-        stale_connections=stats["stale"],
+        stale_connections=stats["stale_clients"] + stats["stale_routes"],
         stalled_clients=stats["stalls"],
         subscriptions=stats["subscriptions"],
         http_req_stats=dict(sorted(requests.items())),
@@ -228,10 +246,35 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         system_account=server.system_account,
         pinned_account_fails=server.pinned_account_fails,
         proxies=_proxies(o.trusted_proxies),
-        slow_consumer_stats=PeerCounts(clients=stats["slow_clients"]),
-        stale_connection_stats=PeerCounts(clients=stats["stale"]),
+        slow_consumer_stats=slow_peers(stats),
+        stale_connection_stats=stale_peers(stats),
         dropped_nested=stats["too_deep"],
         dropped_requests=stats["forgotten"],
+    )
+
+
+def slow_peers(stats: Mapping[str, int]) -> PeerCounts:
+    """How many of each kind of peer were cut as they took too little."""
+    return PeerCounts(clients=stats["slow_clients"], routes=stats["slow_routes"])
+
+
+def stale_peers(stats: Mapping[str, int]) -> PeerCounts:
+    """How many of each kind of peer were cut as they answered no PING."""
+    return PeerCounts(clients=stats["stale_clients"], routes=stats["stale_routes"])
+
+
+def _cluster(server: Server) -> ClusterVarz:
+    block = server.options.cluster
+    if not block.port:
+        return ClusterVarz()
+    return ClusterVarz(
+        name=server.cluster,
+        addr=block.host,
+        cluster_port=server.route_port,
+        auth_timeout=whole(block.auth_timeout),
+        urls=[host_port(url.host, url.port) for url in block.routes],
+        tls_timeout=whole(DEFAULT_TLS_TIMEOUT),
+        pool_size=block.pool_size or 3,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ class ServerInfo(Wire):
     name: str
     host: str
     id: str
+    cluster: str = ""
     domain: str = ""
     ver: str = always(NATS_VERSION)
     tags: list[str] = msgspec.field(default_factory=list)
@@ -64,10 +66,14 @@ class ServerFilter(msgspec.Struct):
 class Identity:
     """Tells who the server is, with a number that goes up; in any thread."""
 
-    def __init__(self, options: Options, name: str, server_id: str) -> None:
+    def __init__(
+        self, options: Options, name: str, server_id: str, cluster: Callable[[], str]
+    ) -> None:
+        """`cluster` tells what the cluster is called now, "" without one."""
         self._options = options
         self.name = name
         self.id = server_id
+        self._cluster = cluster
         self._seq = 0
         self._lock = threading.Lock()
 
@@ -81,6 +87,7 @@ class Identity:
             name=self.name,
             host=options.host,
             id=self.id,
+            cluster=self._cluster(),
             domain=options.jetstream.domain,
             tags=options.server_tags,
             metadata=options.server_metadata,
@@ -93,9 +100,13 @@ class Identity:
     def is_meant(self, asked: ServerFilter) -> bool:
         """Whether this server is among those that are asked."""
         options = self._options
-        if asked.cluster or asked.domain not in ("", options.jetstream.domain):
+        if asked.domain not in ("", options.jetstream.domain):
             return False
-        for wanted, own in ((asked.server_name, self.name), (asked.host, options.host)):
+        for wanted, own in (
+            (asked.server_name, self.name),
+            (asked.host, options.host),
+            (asked.cluster, self._cluster()),
+        ):
             if wanted and wanted != own and (asked.exact_match or wanted not in own):
                 return False
         return set(asked.tags) <= set(options.server_tags)

@@ -14,7 +14,18 @@ import msgspec
 
 from jsserver.access.clients import CLOSE_CODES
 from jsserver.config.values import not_available
-from jsserver.monitor import accountz, connz, healthz, insides, jsz, standalone, statsz, subsz, varz
+from jsserver.monitor import (
+    accountz,
+    connz,
+    healthz,
+    insides,
+    jsz,
+    routez,
+    standalone,
+    statsz,
+    subsz,
+    varz,
+)
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.query import BadParameter, Paging
 from jsserver.services.answers import Answer, Failure, ServerFilter, ServerInfo
@@ -56,6 +67,13 @@ class Subscriptions(ServerFilter):
     subscriptions: bool = False
     account: str = ""
     test: str = ""
+
+
+class Routes(ServerFilter):
+    """The parameters of ROUTEZ."""
+
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
 
 
 class OfAccount(ServerFilter):
@@ -195,6 +213,12 @@ def _subscriptions(server: Watched, asked: Subscriptions) -> msgspec.Struct:
     return subsz.subsz(server, wanted, time.time_ns())
 
 
+def _routes(server: Watched, asked: Routes) -> msgspec.Struct:
+    detail = asked.subscriptions_detail
+    wanted = routez.Wanted(subs=asked.subscriptions or detail, detail=detail)
+    return routez.routez(server, wanted, time.time_ns())
+
+
 def _streams(server: Watched, asked: Streams) -> jsz.Jsz:
     wanted = jsz.Wanted(
         account=asked.account,
@@ -312,7 +336,9 @@ class Operators:
                 return self._page(payload, OfAccount, self._accounts)
             case "VARZ":
                 return self._page(payload, ServerFilter, self._varz)
-            case "ROUTEZ" | "GATEWAYZ" | "LEAFZ":
+            case "ROUTEZ":
+                return self._page(payload, Routes, _routes)
+            case "GATEWAYZ" | "LEAFZ":
                 make = getattr(standalone, page.lower())
                 return self._page(payload, ServerFilter, lambda s, _: make(s, time.time_ns()))
             case "RAFTZ":
@@ -393,7 +419,8 @@ class Operators:
         except Unreadable:
             return None  # as nats-server, which tells its log alone
         if what == "KICK":
-            if not server.plane.close_connection(cid, CLOSE_CODES["Kicked"]):
+            is_client = server.plane.connection(cid) is not None
+            if not is_client or not server.plane.close_connection(cid, CLOSE_CODES["Kicked"]):
                 text = "no such client or leafnode id"
                 done.error = Failure(code=500, description=text)
         elif server.plane.connection(cid) is None:

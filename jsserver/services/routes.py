@@ -13,7 +13,8 @@ from jsserver.access.clients import CLOSE_CODES, read_connection
 from jsserver.access.info import GO
 from jsserver.cext import engine
 from jsserver.config.cluster import advertised
-from jsserver.links.mesh import Mesh, Reason, Settings, Target
+from jsserver.links.mesh import Mesh
+from jsserver.links.model import Reason, Settings, Target
 from jsserver.process.sockets import host_port
 from jsserver.text.goformat import SECOND, duration, quote
 
@@ -104,6 +105,11 @@ class Routes:
             task.cancel()
 
     # ---- what the data plane tells
+
+    @property
+    def cluster(self) -> str:
+        """What the cluster is called now."""
+        return self.mesh.settings.cluster
 
     def __contains__(self, number: int) -> bool:
         """Whether a connection is a route."""
@@ -211,7 +217,7 @@ class Routes:
             self._set_timer()
             return
         number = self._handle.dial(sock.detach(), DIAL_TIMEOUT)
-        self._where[number] = host_port(target.host, target.port)
+        self._where[number] = host_port(*address[:2])
         self.mesh.dialled(number, target, account, self._where[number])
 
     def _nonce(self) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.config.options import Options
     from jsserver.jwt.claims import Account as AccountClaims
+    from jsserver.links.model import Link
     from jsserver.listeners.listeners import Listeners
     from jsserver.monitor.closed import ClosedConnections
     from jsserver.services.answers import Identity
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from jsserver.services.delegates import Delegates
     from jsserver.services.inbox import Inbox
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.routes import Routes
 
 
 class Watched:
@@ -48,6 +50,7 @@ class Watched:
         listeners: Listeners,
         certificates: Certificates,
         jetstream: JetStream | None,
+        routes: Routes | None,
         delegates: Delegates | None,
         waiting: Callable[[], Mapping[str, int]],
     ) -> None:
@@ -77,6 +80,7 @@ class Watched:
         self._listeners = listeners
         self._certificates = certificates
         self._delegates = delegates
+        self._routes = routes
 
     @property
     def port(self) -> int:
@@ -87,6 +91,20 @@ class Watched:
     def websocket_port(self) -> int:
         """Where clients that speak WebSocket connect; 0: nowhere."""
         return self._listeners.websocket_port
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that the server is in, "" for none."""
+        return "" if self._routes is None else self._routes.cluster
+
+    @property
+    def route_port(self) -> int:
+        """Where other servers of the cluster connect; 0: nowhere."""
+        return self._listeners.route_port
+
+    def routes(self) -> list[Link]:
+        """Open connections to other servers of the cluster."""
+        return [] if self._routes is None else self._routes.mesh.shown()
 
     @property
     def auth_required(self) -> bool:

@@ -22,8 +22,9 @@ def words(text: str) -> list[str]:
 SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 STATS = words(
-    "connections total_connections in_msgs in_bytes out_msgs out_bytes slow_consumers slow_clients "
-    "stale stalls too_deep forgotten subscriptions active_accounts"
+    "connections total_connections in_msgs in_bytes out_msgs out_bytes link_in_msgs link_in_bytes "
+    "link_out_msgs link_out_bytes slow_consumers slow_clients slow_routes stale_clients "
+    "stale_routes stalls too_deep forgotten subscriptions active_accounts"
 )
 
 
@@ -62,6 +63,9 @@ class FakePlane:
 
     def connections(self, account: "FakeHandle | None" = None) -> list[Item]:
         return [self._item(c) for c in self.open if account is None or c.account == account.id]
+
+    def routes(self) -> list[Item]:
+        return []
 
     def connection(self, cid: int) -> Item | None:
         return next((self._item(c) for c in self.open if c.cid == cid), None)
@@ -177,7 +181,12 @@ class FakeServer:
         self.pages = Pages(self, self.closed)
 
     websocket_port = 0
+    cluster = ""
+    route_port = 0
     pinned_account_fails = 0
+
+    def routes(self) -> list[Any]:
+        return []
 
     def shared(self, account: str) -> tuple[None, list[Any]]:
         return None, []

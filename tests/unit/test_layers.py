@@ -119,7 +119,8 @@ PARTS = {
     "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
-        *("assets", "config", "instances", "jwt", "text.goformat", "text.http", "wire"),
+        *("assets", "config", "instances", "jwt", "links", "process.sockets", "text.goformat"),
+        *("text.http", "wire"),
     },
     "services.subjects": set(),
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
@@ -188,7 +189,8 @@ PARTS = {
     "services.watched": {
         *("access.accounts", "access.clients", "access.configured", "access.responses", "config"),
         *("jwt", "listeners", "monitor", "services.answers", "services.certificates"),
-        *("services.delegates", "services.inbox", "services.jetstream"),
+        *("links", "services.delegates", "services.inbox", "services.jetstream"),
+        "services.routes",
     },
     "services.operators": {
         *("access.clients", "config", "monitor", "services.answers", "services.subjects"),

@@ -109,7 +109,7 @@ def test_stacks_of_the_threads(server: FakeServer) -> None:
 
 
 def test_varz_keys_and_values(server: FakeServer) -> None:
-    server.plane.counters.update(in_msgs=5, out_bytes=70, slow_clients=2, stale=3)
+    server.plane.counters.update(in_msgs=5, out_bytes=70, slow_clients=2, stale_clients=3)
     page = server.page("/varz")
     assert [key for key in page if key != "git_commit"] == VARZ
     assert (page["version"], page["jsserver"]) == (NATS_VERSION, __version__)

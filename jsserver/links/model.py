@@ -1,0 +1,148 @@
+"""What a mesh consists of: servers that are dialled, links, and the servers behind them."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from .words import Info, RouteConnect
+
+
+class Gossip(Enum):
+    """`gossip_mode` of an INFO: whether the receiver tells others of the newcomer."""
+
+    DEFAULT = 0
+    DISABLED = 1
+    OVERRIDE = 2
+
+
+class Reason(Enum):
+    """Why a link is cut, in the data plane's words."""
+
+    PROTOCOL = "Protocol Violation"
+    LOGIN = "Authentication Failure"
+    PORT = "Incorrect Port"
+    GATEWAY = "Wrong Gateway"
+    NAME = "Duplicate Server Name"
+    CLUSTER = "Cluster Name Conflict"
+    DUPLICATE = "Duplicate Route"
+
+
+class Target(msgspec.Struct, kw_only=True, eq=False):
+    """A server that is dialled."""
+
+    host: str
+    port: int
+    user: str = ""
+    password: str = ""
+    explicit: bool = True
+    """Named in the configuration: it is dialled for ever."""
+    gossip: int = 0
+    """What may be told of it once it is there, by the server that told of it: a `Gossip`."""
+    attempts: int = 0
+    peer: str = ""
+    """Its id, once it is known."""
+    dialling: set[str] = msgspec.field(default_factory=set)
+    """What connections to it are under way: accounts, "" for the pool."""
+    at: float | None = None
+    """When it is dialled next; None: it is not waited for."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        return self.host, self.port
+
+
+class Settings(msgspec.Struct, kw_only=True):
+    """What a server is among others."""
+
+    server_id: str
+    server_name: str
+    version: str
+    go: str = ""
+    cluster: str
+    cluster_dynamic: bool = False
+    host: str
+    port: int
+    advertise: str = ""
+    user: str = ""
+    password: str = ""
+    pool_size: int = 3
+    accounts: list[str] = []
+    """With connections of their own, the system account's among them."""
+    max_payload: int = 1 << 20
+    headers: bool = True
+    connect_retries: int = 0
+    connect_backoff: bool = False
+    connect_urls: list[str] = []
+    ws_connect_urls: list[str] = []
+
+
+class Transport(Protocol):
+    """What the mesh asks for."""
+
+    def dial(self, target: Target, account: str) -> None:
+        """Begins a connection; `dialled` tells its number, or `unreachable` why there is none."""
+
+    def write(self, link: int, data: bytes) -> None:
+        """Sends."""
+
+    def resume(self, link: int) -> None:
+        """Has the link read on."""
+
+    def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
+        """Interest and messages flow."""
+
+    def cut(self, link: int, reason: Reason, error: str = "") -> None:
+        """Cuts a link, with an -ERR before if there is a text."""
+
+    def has_account(self, name: str) -> bool:
+        """Whether there is such an account."""
+
+    def renamed(self, cluster: str) -> None:
+        """The cluster is called so from now on."""
+
+    def log(self, level: str, text: str) -> None:
+        """A line of the log."""
+
+
+class Link(msgspec.Struct, kw_only=True, eq=False):
+    """One connection to another server."""
+
+    number: int
+    address: str
+    target: Target | None = None
+    """Whom it dials; None: it was accepted."""
+    account: str = ""
+    connect: RouteConnect | None = None
+    info: Info | None = None
+    peer: Peer | None = None
+    place: int = 0
+    named: Target | None = None
+    """The target that its server is, where this one dialled it too."""
+
+    @property
+    def dialled(self) -> bool:
+        return self.target is not None
+
+
+class Peer(msgspec.Struct, kw_only=True, eq=False):
+    """Another server, and the links to it."""
+
+    info: Info
+    pool: list[Link | None]
+    """By their places; one alone, where either side has no pool."""
+    pooled: bool
+    accounts: dict[str, Link] = {}
+
+    def links(self) -> list[Link]:
+        return [link for link in self.pool if link is not None] + list(self.accounts.values())
+
+
+class Refused(Exception):
+    """A link that may not be: the reason, and what the other side is told."""
+
+    def __init__(self, reason: Reason, error: str = "") -> None:
+        super().__init__(error or reason.value)
+        self.reason, self.error = reason, error
