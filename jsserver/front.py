@@ -28,7 +28,7 @@ from jsserver import (
 )
 from jsserver.access.accounts import Accounts
 from jsserver.access.configured import Configured
-from jsserver.access.info import InfoBuilder
+from jsserver.access.info import InfoBuilder, Urls
 from jsserver.cext.engine import DataPlane, PlaneConfig
 from jsserver.config import ConfigError, advice
 from jsserver.config.options import Options
@@ -124,6 +124,12 @@ class Front:
         """The cluster is called so from now on; clients that come are told so."""
         self._call_cluster(name)
         self.listeners.terms()
+
+    def advertise(self, urls: Urls) -> None:
+        """Clients are told that they may connect there instead: who is connected now, at once."""
+        before, self._builder.urls = self._builder.urls, urls
+        plain, websocket = urls.plain != before.plain, urls.websocket != before.websocket
+        self.listeners.tell(plain=plain, websocket=websocket)
 
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.

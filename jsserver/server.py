@@ -129,6 +129,7 @@ class Server:
             server_id=front.id,
             cluster=front.cluster,
             renamed=front.rename_cluster,
+            advertise=front.advertise,
         )
 
     def _make_watched(self) -> Watched:
@@ -273,7 +274,8 @@ class Server:
         else:
             await self._listen()
         if self.routes is not None:
-            self.routes.start(self.front.listeners.route_port)
+            listeners = self.front.listeners
+            self.routes.start(listeners.route_port, listeners.connect_urls())
         monitoring = self.front.listeners.take_monitoring()
         if monitoring is not None:
             # Imported only here: a server that is not watched starts without it.

@@ -83,6 +83,42 @@ cdef class ListenerHandle:
             raise MemoryError
         return 0
 
+    def tell(self):
+        """Sends INFO to those of its clients that take such at any time, as what configure() said of it has changed."""
+        cdef Bytes cids
+        cdef ListWalk conns
+        cdef Conn* c
+        cdef uint64_t at = 0, end
+        cdef bint open
+        cdef int rc = 0
+        memset(&cids, 0, sizeof(cids))
+        with nogil:
+            open = self.plane.enter()
+            conns = list_walk(&self.plane.m.net.conns)
+            c = conn_step(&conns) if open else NULL
+            while c != NULL and rc == 0:
+                if c.terms == self.terms:
+                    rc = bytes_add(&cids, &c.base.cid, sizeof(uint64_t))
+                c = conn_step(&conns)
+            env_unlock(self.plane.env)
+        try:
+            self.plane.check(open)
+            if rc < 0:
+                raise MemoryError
+            while at < cids.n:
+                with nogil:
+                    open = self.plane.enter()
+                    end = min(cids.n, at + CONNS_PIECE * sizeof(uint64_t)) if open else at
+                    while at < end:
+                        c = self.plane.find((<uint64_t*>(cids.data + at))[0])
+                        if c != NULL:
+                            client_inform(c)
+                        at += sizeof(uint64_t)
+                    self.plane.leave()
+                self.plane.check(open)
+        finally:
+            bytes_free(&cids)
+
     def secure(self, security, bint proxied=False):
         """What connections that come from now on are secured by: what SecurityContext.security() of the tls layer gives, or
         None. proxied: a PROXY header may come first. Those that are connected stay as they are."""

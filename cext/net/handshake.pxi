@@ -1,12 +1,18 @@
 # INFO, CONNECT and keepalive of clients: what they say besides messages.
 
-cdef void send_info(Conn* c, bint connected) noexcept nogil:
-    # INFO with this connection's id and address; `connected` adds connect_info for clients that asked for it.
+cdef enum InfoForm:
+    INFO_FIRST = 0          # with a nonce, for who has to sign
+    INFO_CONNECTED          # with connect_info, for clients that asked for it
+    INFO_CHANGED            # to who is connected, as the server's part is another one
+
+
+cdef void send_info(Conn* c, int form) noexcept nogil:
+    # INFO with this connection's id and address.
     cdef const Terms* t = c.terms
     cdef ClientConn* cc = <ClientConn*>c
     cdef Client* b = &c.base
     cdef char text[96]
-    if connected and t.later_head.n:
+    if form != INFO_FIRST and t.later_head.n:
         client_write(b, t.later_head.data, t.later_head.n)
     else:
         client_write(b, t.info_head.data, t.info_head.n)
@@ -17,12 +23,12 @@ cdef void send_info(Conn* c, bint connected) noexcept nogil:
         client_text(b, b",\"client_ip\":\"")
         client_write(b, c.address, c.n_address)
         client_write(b, b"\"", 1)
-    if connected:
+    if form == INFO_CONNECTED:
         # Names of accounts hold nothing that JSON writes in another way (jsserver/config/accounts.py).
         client_text(b, b",\"connect_info\":true,\"remote_account\":\"")
         client_write(b, b.account.name.p, b.account.name.n)
         client_text(b, b"\",\"acc_is_sys\":true" if b.account.system else b"\"")
-    elif cc.n_nonce:
+    elif form == INFO_FIRST and cc.n_nonce:
         client_text(b, b",\"nonce\":\"")
         client_write(b, cc.nonce, cc.n_nonce)
         client_write(b, b"\"", 1)
@@ -67,7 +73,7 @@ cdef void client_greet(Client* b) noexcept nogil:
         make_nonce(<ClientConn*>c)
     # Nobody is to hear INFO before a handshake that comes first; who is too many hears why in plain text.
     if not (full and c.approach and c.security != NULL and c.security.first):
-        send_info(c, False)
+        send_info(c, INFO_FIRST)
     c.keepalive.sent = b.engine.env.mono     # INFO asks for CONNECT as PING for PONG
     if full:
         client_refuse(b, CLOSE_MAX_CONNECTIONS, span_c(b"maximum connections exceeded"))
@@ -132,7 +138,15 @@ cdef void on_ping(ClientConn* cc) noexcept nogil:
     if not cc.first_pong:
         cc.first_pong = True
         if cc.version >= 1:
-            send_info(c, True)
+            send_info(c, INFO_CONNECTED)
+
+
+cdef bint client_inform(Conn* c) noexcept nogil:
+    cdef ClientConn* cc = <ClientConn*>c
+    if cc.version < 1 or not cc.first_pong or c.base.closing:
+        return False
+    send_info(c, INFO_CHANGED)
+    return True
 
 
 cdef inline void refuse(Conn* c) noexcept nogil:

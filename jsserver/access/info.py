@@ -1,5 +1,7 @@
 """INFO: what the server tells every client first, in the pieces the data plane puts together."""
 
+from collections import namedtuple
+
 from jsserver import API_LEVEL, NATS_VERSION
 from jsserver.config.options import Options
 from jsserver.text.goformat import json_string, split_address
@@ -10,6 +12,10 @@ GO = "go1.26.8"
 Pieces = tuple[bytes, bytes, bytes]
 """The three parts of the INFO line; between them stand numbers: the most bytes of a message, and
 the client's id, with what else its connection adds."""
+
+
+Urls = namedtuple("Urls", "plain websocket")
+"""Addresses, `host:port`, that clients connect to: by the protocol's own port, and by WebSocket."""
 
 
 class InfoBuilder:
@@ -23,6 +29,10 @@ class InfoBuilder:
         self._jetstream = jetstream
         self.cluster = ""
         """The name of the cluster that the server is in."""
+        self.urls = Urls([], [])
+        """Where clients may connect instead."""
+        self.lame = False
+        """Whether clients had better do so."""
 
     def for_clients(self, options: Options, port: int) -> Pieces:
         """What clients of the protocol's own port are told."""
@@ -39,6 +49,7 @@ class InfoBuilder:
             auth_required=options.auth_required and not options.no_auth_user,
             tls_required=options.tls_required,
             tls_available=options.tls is not None and options.allow_non_tls,
+            urls=self.urls.plain,
         )
 
     def for_websocket(
@@ -53,6 +64,7 @@ class InfoBuilder:
             auth_required=auth_required,
             tls_required=secured,
             tls_available=secured,
+            urls=self.urls.websocket,
         )
 
     def _pieces(
@@ -64,6 +76,7 @@ class InfoBuilder:
         auth_required: bool,
         tls_required: bool,
         tls_available: bool,
+        urls: list[str],
     ) -> Pieces:
         """The fields are in nats-server's order, and like there a switch that is off and an empty
         domain are left out; there is one blank between the closing brace and CRLF."""
@@ -85,6 +98,8 @@ class InfoBuilder:
         middle = ',"jetstream":true' if self._jetstream else ""
         tail = [f'"cluster":{json_string(self.cluster)}'] if self.cluster else []
         tail += [f'"domain":{json_string(domain)}'] if domain else []
+        tail += [f'"connect_urls":[{",".join(map(json_string, urls))}]'] if urls else []
+        tail += ['"ldm":true'] if self.lame else []
         tail += [f'"api_lvl":{API_LEVEL}', f'"xkey":{json_string(self._xkey)}']
         return (
             f'INFO {{{",".join(head)},"max_payload":'.encode(),

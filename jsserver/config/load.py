@@ -153,15 +153,19 @@ def validate(options: Options) -> None:
 
 
 def _validate_advertise(options: Options) -> None:
-    address = options.client_advertise
-    if not address or ":" not in address.rpartition("]")[2]:
-        return
-    try:
-        _, port = split_address(address)
-        if port > _MAX_PORT:
-            raise ValueError(f"port {port} is above {_MAX_PORT}")
-    except ValueError as error:
-        raise ConfigError(f"client_advertise {quote(address)}: {error}") from None
+    websocket = options.websocket.advertise if options.websocket.port else ""
+    for key, address in (
+        ("client_advertise", options.client_advertise),
+        ("websocket advertise", websocket),
+    ):
+        if ":" not in address.rpartition("]")[2]:
+            continue
+        try:
+            _, port = split_address(address)
+            if port > _MAX_PORT:
+                raise ValueError(f"port {port} is above {_MAX_PORT}")
+        except ValueError as error:
+            raise ConfigError(f"{key} {quote(address)}: {error}") from None
 
 
 def _validate_users(options: Options) -> None:

@@ -15,7 +15,6 @@ from jsserver.config.values import (
     as_int,
     as_map,
     flag,
-    inert,
     read_block,
     text,
     type_name,
@@ -105,9 +104,7 @@ _BLOCK: dict[str, Reader] = {
     "port": _read_port,
     "host": text("host"),
     "net": text("host"),
-    "advertise": inert(
-        "advertise", text("advertise"), "clients are not told of other servers of a cluster"
-    ),
+    "advertise": text("advertise"),
     "no_tls": flag("no_tls"),
     "tls": read_tls,
     "same_origin": flag("same_origin"),

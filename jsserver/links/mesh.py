@@ -115,6 +115,9 @@ class Mesh:
                 self._first_info(link, said)
             elif said.server_id != link.info.server_id:
                 self._heard_of(said)
+            elif said.ldm and link.peer is not None and not link.peer.leaves:
+                link.peer.leaves = True
+                self._transport.clients_change()
 
     @contextmanager
     def _hearing(self, number: int, verb: str) -> Iterator[Link]:
@@ -160,6 +163,22 @@ class Mesh:
     def shown(self) -> list[Link]:
         """The links that are open; in any thread."""
         return [link for link in list(self._links.values()) if link.peer is not None]
+
+    def elsewhere(self) -> tuple[list[str], list[str]]:
+        """Where clients reach the other servers that they may connect to: by the protocol's own
+        port, and by WebSocket."""
+        staying = [peer.info for peer in self.peers.values() if not peer.leaves]
+        plain = dict.fromkeys(url for info in staying for url in info.connect_urls)
+        websocket = dict.fromkeys(url for info in staying for url in info.ws_connect_urls)
+        return list(plain), list(websocket)
+
+    def leave(self) -> None:
+        """Tells the others that clients had better not connect to this server."""
+        info = self._info()
+        info.ldm = True
+        for peer in self.peers.values():
+            for link in peer.links()[:1]:
+                self._transport.write(link.number, info_line(info))
 
     def name_of(self, number: int) -> str:
         """The name of the server behind a link; "": it is not known yet."""
@@ -298,8 +317,11 @@ class Mesh:
             if place < 0 or peer.pool[place] is not None:
                 raise Refused(Reason.DUPLICATE)
             peer.pool[place], link.place = link, place
+        is_known = said.server_id in self.peers
         self.peers[said.server_id] = peer
         link.peer = peer
+        if not is_known:
+            self._transport.clients_change()
         if link.target is not None:
             link.target.attempts = 0
             link.target.dialling.discard(link.account)
@@ -398,6 +420,7 @@ class Mesh:
             peer.pool[link.place] = None
         if not peer.links():
             self.peers.pop(peer.info.server_id, None)
+            self._transport.clients_change()
 
     def _named(self, peer: Peer) -> Target | None:
         """The target that a server is, if it is one."""

@@ -76,6 +76,7 @@ class Settings(msgspec.Struct, kw_only=True):
     connect_retries: int = 0
     connect_backoff: bool = False
     connect_urls: list[str] = []
+    """Where clients reach it."""
     ws_connect_urls: list[str] = []
 
 
@@ -102,6 +103,9 @@ class Transport(Protocol):
 
     def renamed(self, cluster: str) -> None:
         """The cluster is called so from now on."""
+
+    def clients_change(self) -> None:
+        """Clients may connect to other servers than before: `Mesh.elsewhere`."""
 
     def log(self, level: str, text: str) -> None:
         """A line of the log."""
@@ -135,6 +139,8 @@ class Peer(msgspec.Struct, kw_only=True, eq=False):
     """By their places; one alone, where either side has no pool."""
     pooled: bool
     accounts: dict[str, Link] = {}
+    leaves: bool = False
+    """It has said that its clients had better connect elsewhere."""
 
     def links(self) -> list[Link]:
         return [link for link in self.pool if link is not None] + list(self.accounts.values())

@@ -103,6 +103,11 @@ class PlaneListener(Listener):
         self.keep(by)
         self._handle.secure(by and by.context.security(), proxied)
 
+    def tell(self) -> None:
+        """Sends INFO to those of its clients that take such at any time."""
+        self.terms()
+        self._handle.tell()
+
     def close(self) -> None:
         """Those that are connected stay."""
         self._handle.listen(-1)

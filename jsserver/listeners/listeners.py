@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
-from jsserver.access.info import InfoBuilder
+from jsserver.access.info import InfoBuilder, Urls
 from jsserver.cext.engine import DataPlane
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
@@ -73,6 +73,21 @@ class Listeners:
         """Where other servers of the cluster connect; 0: nowhere."""
         return 0 if self._routes is None else self._routes.port
 
+    def connect_urls(self) -> Urls:
+        """Where clients reach this server, as far as it knows."""
+        from jsserver.process.addresses import reached_at  # who is in no cluster tells nobody
+
+        o = self._options
+        plain = reached_at(*self._advertised(o.client_advertise, self._clients))
+        if self._websocket is None:
+            return Urls(plain, [])
+        return Urls(plain, reached_at(*self._advertised(o.websocket.advertise, self._websocket)))
+
+    def _advertised(self, advertise: str, listener: Listener) -> tuple[str, int]:
+        from jsserver.config.cluster import advertised
+
+        return advertised(advertise, listener.port) if advertise else (listener.host, listener.port)
+
     @property
     def certificate_ends(self) -> str:
         """When the certificate of clients' connections does; "" without TLS."""
@@ -128,6 +143,14 @@ class Listeners:
         """Whoever comes from now on is held to what the options say."""
         for listener in self._all:
             listener.terms()
+
+    def tell(self, *, plain: bool, websocket: bool) -> None:
+        """Sends INFO to clients that take such at any time: of the protocol's own port, or those
+        that speak WebSocket."""
+        if plain:
+            self._clients.tell()
+        if websocket and self._websocket is not None:
+            self._websocket.tell()
 
     def secured(self, options: Options, staples: Staples) -> Secured | None:
         """What connections are secured by where these options hold; None: nothing. ConfigError."""

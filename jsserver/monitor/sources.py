@@ -12,6 +12,7 @@ from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 
 if TYPE_CHECKING:
+    from jsserver.access.info import Urls
     from jsserver.access.responses import Figures
     from jsserver.cext.tls import SecurityContext
     from jsserver.config.links import Sharing
@@ -196,6 +197,10 @@ class Server(Protocol):
     @property
     def cluster(self) -> str:
         """The name of the cluster that it is in, "" for none."""
+
+    @property
+    def connect_urls(self) -> "Urls":
+        """Where clients are told that they may connect."""
 
     @property
     def route_port(self) -> int:

@@ -113,6 +113,8 @@ class Varz(Wire, kw_only=True):
     tls_required: bool = False
     tls_verify: bool = False
     tls_ocsp_peer_verify: bool = False
+    connect_urls: list[str] = msgspec.field(default_factory=list)
+    ws_connect_urls: list[str] = msgspec.field(default_factory=list)
     max_connections: int
     max_subscriptions: int = 0
     ping_interval: int
@@ -197,6 +199,8 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         ocsp_peer_cache=_peer_answers(server),
         tls_timeout=whole(DEFAULT_TLS_TIMEOUT if o.tls is None else o.tls.timeout),
         tls_cert_not_after=server.certificate_ends,
+        connect_urls=server.connect_urls.plain,
+        ws_connect_urls=server.connect_urls.websocket,
         max_connections=o.max_connections,
         max_subscriptions=o.max_subscriptions,
         ping_interval=o.ping_interval,

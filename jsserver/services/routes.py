@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
 from jsserver.access.clients import CLOSE_CODES, read_connection
-from jsserver.access.info import GO
+from jsserver.access.info import GO, Urls
 from jsserver.cext import engine
 from jsserver.config.cluster import advertised
 from jsserver.links.mesh import Mesh
@@ -45,8 +45,15 @@ class Routes:
         server_id: str,
         cluster: str,
         renamed: Callable[[str], None],
+        advertise: Callable[[Urls], None],
     ) -> None:
-        """`renamed` hears of another name of the cluster, where that was made."""
+        """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
+        clients may connect, this server and all others."""
+        self._advertise = advertise
+        self._urls = Urls([], [])
+        """Where clients reach this server."""
+        self.told = self._urls
+        """Where clients have been told to connect."""
         self._renamed = renamed
         self._options = options
         self._plane = plane
@@ -84,9 +91,12 @@ class Routes:
         ]
         self.mesh = Mesh(settings, targets, self, self._nonce, random.Random())
 
-    def start(self, port: int) -> None:
-        """Dials from now on; `port` is where others come to."""
+    def start(self, port: int, urls: Urls) -> None:
+        """Dials from now on; `port` is where others come to, `urls` is where clients do."""
         s, o = self.mesh.settings, self._options.cluster
+        self._urls = urls
+        if not o.no_advertise:
+            s.connect_urls, s.ws_connect_urls = urls
         s.port = port
         if o.advertise:
             s.host, s.port = advertised(o.advertise, port)
@@ -194,6 +204,18 @@ class Routes:
     def renamed(self, cluster: str) -> None:
         self._log.info(f"Cluster name updated to {cluster}")
         self._renamed(cluster)
+
+    def clients_change(self) -> None:
+        """Who has never heard of another server is not told of this one either."""
+        if self._options.cluster.no_advertise:
+            return
+        others = zip(self.told, self._urls, self.mesh.elsewhere(), strict=True)
+        urls = Urls(
+            *(list(dict.fromkeys(own + new)) if told or new else [] for told, own, new in others)
+        )
+        if urls != self.told:
+            self.told = urls
+            self._advertise(urls)
 
     def log(self, level: str, text: str) -> None:
         getattr(self._log, level)(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jsserver.access.info import Urls
 from jsserver.config.options import GLOBAL_ACCOUNT
 
 if TYPE_CHECKING:
@@ -96,6 +97,11 @@ class Watched:
     def cluster(self) -> str:
         """The name of the cluster that the server is in, "" for none."""
         return "" if self._routes is None else self._routes.cluster
+
+    @property
+    def connect_urls(self) -> Urls:
+        """Where clients are told that they may connect."""
+        return Urls([], []) if self._routes is None else self._routes.told
 
     @property
     def route_port(self) -> int:

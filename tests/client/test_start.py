@@ -54,7 +54,7 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
         config="""
             lame_duck_duration: "3m"
             disable_sublist_cache: true
-            websocket { port: -1, no_tls: true, advertise: "x:1" }
+            websocket { port: -1, no_tls: true }
             jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
             max_payload: 9MB
             """,
@@ -64,7 +64,6 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     for words in (
         '"lame_duck_duration" has no effect',
         '"disable_sublist_cache" has no effect',
-        '"advertise" has no effect',
         "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
         '"max_buffered_msgs" has no effect',
         '"max_ha_assets" has no effect',

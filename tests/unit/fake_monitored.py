@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from jsserver.access.clients import Connection
+from jsserver.access.info import Urls
 from jsserver.cext.bytes import subject_matches, subjects_overlap
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
 from jsserver.config.options import Options
@@ -183,6 +184,7 @@ class FakeServer:
     websocket_port = 0
     cluster = ""
     route_port = 0
+    connect_urls = Urls([], [])
     pinned_account_fails = 0
 
     def routes(self) -> list[Any]:

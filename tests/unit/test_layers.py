@@ -50,6 +50,7 @@ PARTS = {
     "process.procs": {"process.libc"},
     "process.signalling": {"text.goformat"},
     "process.sockets": set(),
+    "process.addresses": {"process.sockets"},
     "process.runfiles": {"process.sockets"},
     "jwt": {"text.goformat", "text.identity", "text.nkeys"},
     "config": {
@@ -60,9 +61,7 @@ PARTS = {
     "disk.directories": set(),
     "disk.keys": set(),
     "disk.storedir": {"disk.directories", "text.goformat", "text.nuid"},
-    "disk.storage": {
-        *("config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"),
-    },
+    "disk.storage": {"config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"},
     "access.accounts": {"text.identity"},
     "access.links": {"access.accounts", "config"},
     "access.configured": {"access.accounts", "access.links", "config"},
@@ -102,8 +101,8 @@ PARTS = {
     },
     "links": {"text.goformat"},
     "listeners": {
-        *("access.certificates", "access.info", "access.secured", "config", "process.logs"),
-        "process.sockets",
+        *("access.certificates", "access.info", "access.secured", "config", "process.addresses"),
+        *("process.logs", "process.sockets"),
     },
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
@@ -187,10 +186,10 @@ PARTS = {
         *("services.operated", "services.replies", "services.tenants", "text.nkeys"),
     },
     "services.watched": {
-        *("access.accounts", "access.clients", "access.configured", "access.responses", "config"),
-        *("jwt", "listeners", "monitor", "services.answers", "services.certificates"),
-        *("links", "services.delegates", "services.inbox", "services.jetstream"),
-        "services.routes",
+        *("access.accounts", "access.clients", "access.configured", "access.info"),
+        *("access.responses", "config", "jwt", "links", "listeners", "monitor"),
+        *("services.answers", "services.certificates", "services.delegates", "services.inbox"),
+        *("services.jetstream", "services.routes"),
     },
     "services.operators": {
         *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
