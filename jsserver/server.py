@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jsserver.services.events import Events
     from jsserver.services.jetstream import JetStream
     from jsserver.services.operators import Operators
+    from jsserver.services.relay import Relay
     from jsserver.services.reloading import Parts
     from jsserver.services.routes import Routes
 
@@ -67,6 +68,7 @@ class Server:
         )
         if self.jetstream is not None:
             self.jetstream.complete = self.inbox.complete
+        self.relay = self._make_relay()
         self.identity = Identity(options, front.name, front.id, lambda: front.cluster)
         self.system = System(
             self.plane,
@@ -75,6 +77,7 @@ class Server:
             self.identity,
             self.inbox.admissions,
             finished=self.finished,
+            relay=self.relay,
             events=lambda: self.events,
             pages=self._make_pages,
             reload=lambda: self.reload.ask(),
@@ -130,7 +133,15 @@ class Server:
             cluster=front.cluster,
             renamed=front.rename_cluster,
             advertise=front.advertise,
+            met=self._met,
         )
+
+    def _make_relay(self) -> Relay | None:
+        if self.routes is None or not self.options.system:
+            return None
+        from jsserver.services.relay import Relay
+
+        return Relay(self.accounts, self.options.system)
 
     def _make_watched(self) -> Watched:
         front = self.front
@@ -207,7 +218,8 @@ class Server:
     def _make_events(self) -> Events | None:
         o = self.options
         name = o.system
-        wanted = (o.operators.enabled or o.authorization.callout is not None) and bool(name)
+        wanted = o.operators.enabled or o.authorization.callout is not None
+        wanted = bool(name) and (wanted or self.routes is not None)  # whose other servers listen
         if not wanted and not any(user.account == name for user in o.users):
             return None
         # Imported only here: a server that nobody hears events of starts without it.
@@ -232,7 +244,8 @@ class Server:
 
     def _request(self, item: Item) -> None:
         subject = item.texts[0]
-        if self.delegates is not None and self.delegates.take(item):
+        takers = (self.relay, self.delegates)
+        if any(taker.take(item) for taker in takers if taker is not None):
             self.finished(item.cid, item.numbers[1])
         elif subject.startswith(b"$SYS."):
             self.system.request(item)
@@ -251,6 +264,10 @@ class Server:
             self.delegates.closed(connection.cid)
         if self.jetstream is not None:
             self.jetstream.connection_gone(connection.cid)
+
+    def _met(self) -> None:
+        if self.events is not None:
+            self.events.hurry()
 
     def _event(self, item: Item) -> None:
         if self.jetstream is not None:

@@ -1,7 +1,8 @@
 """What the server tells the system account by itself: who came and went, how accounts and the
 server are doing. Made only where somebody listens.
 
-Lives in the event loop. Loaded where the system account has users.
+Lives in the event loop. Loaded where the system account has users, or other servers of a cluster
+listen.
 """
 
 from __future__ import annotations
@@ -117,6 +118,13 @@ class Events:
     def start(self) -> None:
         """Begins to tell of the server's figures."""
         self._timer = asyncio.get_running_loop().call_later(self._period, self._tick)
+
+    def hurry(self) -> None:
+        """Begins anew, as there is somebody who has heard nothing yet."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._period = STATSZ_FIRST
+            self.start()
 
     def stop(self) -> None:
         """Says that the server ends."""

@@ -46,9 +46,11 @@ class Routes:
         cluster: str,
         renamed: Callable[[str], None],
         advertise: Callable[[Urls], None],
+        met: Callable[[], None],
     ) -> None:
         """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
-        clients may connect, this server and all others."""
+        clients may connect, this server and all others, `met` of a server that is new here."""
+        self._met = met
         self._advertise = advertise
         self._urls = Urls([], [])
         """Where clients reach this server."""
@@ -143,6 +145,7 @@ class Routes:
             self.mesh.error(number, text)
         elif what == engine.SAID_HAILED:
             self.mesh.hailed(number)
+            self._met()
         self._set_timer()
 
     def failed(self, item: Item) -> None:

@@ -39,6 +39,7 @@ from jsserver.wire.types import Wire, always
 if TYPE_CHECKING:
     from jsserver.services.events import Events
     from jsserver.services.operators import Operators
+    from jsserver.services.relay import Relay
 
 PENDING_MAX = 256
 """Requests that wait for an answer; more are dropped, as by a server that is too busy. Those of the
@@ -109,11 +110,13 @@ class System:
         admissions: Mapping[int, Admission],
         *,
         finished: Callable[[int, int], None],
+        relay: Relay | None,
         events: Callable[[], Events | None],
         pages: Callable[[], Operators],
         reload: Callable[[], Awaitable[str]],
     ) -> None:
         """`admissions`: who is behind connections. `finished` hears of requests that were answered,
+        `relay` has the other servers of the cluster answer, too,
         `events` gives what tells the system account, `pages` makes what answers its users, and
         `reload` has the server follow its file: "" or why it does not."""
         self._plane = plane
@@ -122,6 +125,7 @@ class System:
         self._identity = identity
         self._admissions = admissions
         self._finished = finished
+        self._relay = relay
         self._events = events
         self._make_pages = pages
         self._reload_file = reload
@@ -144,8 +148,11 @@ class System:
         asked = subject.decode("utf-8", "replace")
         within = account == self._system_account
         queue = self._operators if within else self._everybody
+        if self._relay is not None and not within and asked != USER_INFO and reply:
+            self._relay.ask(account, item)
+        own = within and self._relay is not None and self._relay.is_own(item)
         told = within and asked != USER_INFO and self._at_once(asked, reply, payload)
-        if told or not reply or queue.pending >= PENDING_MAX:
+        if told or own or not reply or queue.pending >= PENDING_MAX:
             self._finished(cid, cost)
         elif within and asked == f"{OF_A_SERVER}{self._identity.id}.RELOAD":
             queue.pending += 1

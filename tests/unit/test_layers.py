@@ -122,6 +122,7 @@ PARTS = {
         *("text.http", "wire"),
     },
     "services.subjects": set(),
+    "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
     "services.routes": {
         *("access.accounts", "access.clients", "access.info", "config", "links", "process.logs"),
@@ -203,7 +204,7 @@ PARTS = {
     },
     "services.system": {
         *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
-        *("services.events", "services.operators", "services.subjects", "wire"),
+        *("services.events", "services.operators", "services.relay", "services.subjects", "wire"),
     },
     "services.reloading": {
         *("access.accounts", "access.auth", "access.certificates", "access.clients"),
@@ -224,7 +225,7 @@ PARTS = {
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
         *("services.operators", "services.reload", "services.reloading", "services.routes"),
-        *("services.system", "services.watched"),
+        *("services.relay", "services.system", "services.watched"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {
