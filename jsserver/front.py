@@ -131,6 +131,12 @@ class Front:
         plain, websocket = urls.plain != before.plain, urls.websocket != before.websocket
         self.listeners.tell(plain=plain, websocket=websocket)
 
+    def send_elsewhere(self, urls: Urls | None) -> None:
+        """Clients are told, once, that they had better connect to one of these; None: to any."""
+        self._builder.urls, self._builder.lame = urls or Urls([], []), True
+        self.listeners.tell(plain=True, websocket=True)
+        self._builder.lame = False
+
     def _take_storage(self) -> Storage:
         # Imported only here: a server without JetStream starts without it.
         from jsserver.disk.storage import Storage

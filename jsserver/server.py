@@ -49,6 +49,8 @@ class Server:
         self.accounts = front.accounts
         self.finished = Finished(self.plane)
         self.stopped = asyncio.Event()
+        self._leaving: asyncio.Task[None] | None = None
+        """The way to the end of a lame duck."""
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None
         self.closed = ClosedConnections(options.max_closed_clients)
@@ -333,9 +335,7 @@ class Server:
             loop.add_signal_handler(number, self._trapped, text)
         loop.add_signal_handler(signal.SIGUSR1, self._reopen)
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
-        loop.add_signal_handler(
-            signal.SIGUSR2, self._unavailable, "user defined signal 2", "lame duck mode"
-        )
+        loop.add_signal_handler(signal.SIGUSR2, self._become_lame_duck)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # what came during the start comes now
 
     def _trapped(self, text: str) -> None:
@@ -346,8 +346,23 @@ class Server:
         self.log.info('Trapped "user defined signal 1" signal')
         self.log.reopen()
 
-    def _unavailable(self, text: str, what: str) -> None:
-        self.log.error(f'Trapped "{text}" signal, but {what} is not available in this version')
+    def _become_lame_duck(self) -> None:
+        self.log.info('Trapped "user defined signal 2" signal')
+        if self._leaving is None and not self.stopped.is_set():
+            from jsserver.services.lameduck import lame_duck
+
+            front = self.front
+            way = lame_duck(
+                self.options,
+                self.log,
+                self.plane,
+                front.listeners,
+                self.events,
+                self.routes,
+                front.send_elsewhere,
+            )
+            self._leaving = asyncio.create_task(way)
+            self._leaving.add_done_callback(lambda _: self.stopped.set())
 
     def _hang_up(self) -> None:
         self.log.info('Trapped "hangup" signal')
@@ -370,6 +385,8 @@ class Server:
     async def close(self) -> None:
         """Ends what start() began, however far it came."""
         self.watched.accepting = False
+        if self._leaving is not None:
+            self._leaving.cancel()
         await self.reload.close()
         if self.events is not None:
             self.events.stop()

@@ -213,7 +213,6 @@ _MAX_SUB_TOKENS = _read_max_sub_tokens
 _SYSTEM = _read_system_account
 _NO_SYSTEM_TRAFFIC = "the server's own traffic in the system account is not traced"
 _WHOLE_TRACE = "the log shows whole messages"
-_LAME_DUCK = not_available("lame duck mode")
 _CONNECT_ERROR_REPORTS = 3600
 _RECONNECT_ERROR_REPORTS = 1
 _ALL_REPORTED = "the log names every attempt to reach another server that failed"
@@ -289,10 +288,8 @@ READERS: dict[str, Reader] = {
     "write_deadline": positive_duration("write_deadline", defaults.DEFAULT_WRITE_DEADLINE),
     "write_timeout": _read_write_timeout,
     "no_fast_producer_stall": flag("no_fast_producer_stall"),
-    "lame_duck_duration": inert("lame_duck_duration", _read_lame_duck_duration, _LAME_DUCK),
-    "lame_duck_grace_period": inert(
-        "lame_duck_grace_period", _read_lame_duck_grace_period, _LAME_DUCK
-    ),
+    "lame_duck_duration": _read_lame_duck_duration,
+    "lame_duck_grace_period": _read_lame_duck_grace_period,
     "connect_error_reports": ignored(
         "connect_error_reports",
         limit("connect_error_reports", _CONNECT_ERROR_REPORTS),

@@ -174,6 +174,12 @@ class Listeners:
             assert context is not None
             context.staple(digest, response, until)
 
+    def close_clients(self) -> None:
+        """Lets no more clients come; servers and monitoring still do."""
+        self._clients.close()
+        if self._websocket is not None:
+            self._websocket.close()
+
     def close(self) -> None:
         """Lets no more connections come."""
         for listener in self._all:

@@ -126,6 +126,10 @@ class Events:
             self._period = STATSZ_FIRST
             self.start()
 
+    def lame_duck(self) -> None:
+        """Says that the server is about to end."""
+        self._publish(f"$SYS.SERVER.{self._server.id}.LAMEDUCK", self._server.identity.info())
+
     def stop(self) -> None:
         """Says that the server ends."""
         if self._timer is not None:

@@ -220,6 +220,15 @@ class Routes:
             self.told = urls
             self._advertise(urls)
 
+    def leave(self) -> Urls:
+        """Tells the other servers that clients had better not come here: where they may go."""
+        self._urls = Urls([], [])
+        self.mesh.leave()
+        if self._options.cluster.no_advertise:
+            return self._urls
+        self.told = Urls(*self.mesh.elsewhere())
+        return self.told
+
     def log(self, level: str, text: str) -> None:
         getattr(self._log, level)(text)
 

@@ -35,7 +35,6 @@ REFUSED = [
 ]
 WARNED = """
 listen: "127.0.0.1:-1"
-lame_duck_duration: 40s
 disable_sublist_cache: true
 max_payload: 10MB
 authorization {
@@ -96,7 +95,7 @@ def test_what_a_start_warns_of_is_said_before(tmp_path: Path, servers: Servers) 
     code, _, said = run("-t", "-c", path, folder=tmp_path)
     assert code == 0
     *warned, valid = said.splitlines()
-    assert " is valid (" in valid and set(warned) == logged and len(warned) == 7
+    assert " is valid (" in valid and set(warned) == logged and len(warned) == 6
     code, out, _ = run("check", "-c", path, "--json", folder=tmp_path)
     assert code == 0 and set(json.loads(out)["warnings"]) == logged
 

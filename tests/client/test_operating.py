@@ -46,15 +46,6 @@ def test_a_clean_stop(servers: Servers, number: signal.Signals) -> None:
     assert "Server Exiting.." in server.log()
 
 
-def test_a_signal_that_does_nothing_yet_says_so(servers: Servers) -> None:
-    server = servers.under_test()
-    assert server.process is not None
-    server.process.send_signal(signal.SIGUSR2)
-    server.wait_log("lame duck")
-    assert re.search(r"\[ERR\] .*lame duck.* is not available", server.log())
-    assert b"PONG" in b"".join(first_lines(server, b"CONNECT {}\r\nPING\r\n", 3)[1:])
-
-
 def test_a_reopened_log(servers: Servers, tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     server = Server(command_under_test(), tmp_path / "s", args=["-l", str(log)])
@@ -209,7 +200,7 @@ ROW = re.compile(r"^\| `\[(ERR|WRN|INF)\]` \| (.*?) \|", re.MULTILINE)
 def test_lines_of_the_log_have_the_level_that_the_page_says(servers: Servers) -> None:
     rows = ROW.findall((DOCS / "monitor.md").read_text())
     levels = {words: level for level, cell in rows for words in re.findall(r"`([^`]+)`", cell)}
-    config = 'lame_duck_duration: "3m"\n'
+    config = "disable_sublist_cache: true\n"
     server = servers.under_test(jetstream=True, monitor=True, config=config)
     streams = server.store / "jetstream" / "$G" / "streams"
     with RawApp(server.port) as app:

@@ -2,6 +2,7 @@
 nats-server in the same place."""
 
 import json
+import signal
 import socket
 from typing import Any
 
@@ -150,3 +151,50 @@ async def test_clients_of_websocket_hear_of_ports_for_websocket(servers: Servers
         await until(lambda see=shown: all(see()), 20)  # type: ignore[misc]
         found.append(shown())
     assert found == [[["A.example:7", "B.example:7"], ["B.example:7", "A.example:7"]]] * 4
+
+
+DUCK = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "1s"'
+
+
+@pytest.mark.parametrize("kinds", ["op", "po", "oo", "pp"])
+@asynchronous
+async def test_a_lame_duck_sends_its_clients_elsewhere(servers: Servers, kinds: str) -> None:
+    """Its own clients hear where else to go, those of others that they had better not come."""
+    cluster = Cluster(servers)
+    cluster.start(kinds, rest=DUCK, monitor=True)
+    duck, other = cluster.members
+    for member in cluster.members:
+        await until(lambda m=member: told(m) == urls(duck, other), 20)  # type: ignore[misc]
+    guest, stranger = Listener(duck), Listener(other)
+    assert duck.process is not None
+    duck.process.send_signal(signal.SIGUSR2)
+    info = guest.info()
+    assert (info["ldm"], info["connect_urls"]) == (True, urls(other))
+    info = stranger.info()
+    assert (info.get("ldm"), info["connect_urls"]) == (None, urls(other))
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", duck.port), 5)
+    assert guest.ends()
+    assert duck.process.wait(20) == 0
+    assert "Entering lame duck mode, stop accepting new clients" in duck.log()
+    assert stranger.sync() == ["PONG"]
+
+
+@pytest.mark.parametrize("kind", ["o", "p"])
+def test_a_lame_duck_alone(servers: Servers, kind: str) -> None:
+    """Its clients hear of that, and each is served until it is cut; without clients it ends."""
+    make = servers.under_test if kind == "o" else servers.peer
+    server = make(config=DUCK)
+    guests = [Listener(server) for _ in range(2)]
+    assert server.process is not None
+    server.process.send_signal(signal.SIGUSR2)
+    for guest in guests:
+        info = guest.info()
+        assert info["ldm"] is True and "connect_urls" not in info
+        assert guest.sync() == ["PONG"]
+    assert all(guest.ends() for guest in guests)
+    assert server.process.wait(20) == 0
+    alone = make(config=DUCK)
+    assert alone.process is not None
+    alone.process.send_signal(signal.SIGUSR2)
+    assert alone.process.wait(20) == 0

@@ -32,8 +32,9 @@ async def heard(client: Client, subject: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kinds", PAIRS)
+@pytest.mark.parametrize("event", ["SHUTDOWN", "LAMEDUCK"])
 @asynchronous
-async def test_servers_know_each_other(servers: Servers, kinds: str) -> None:
+async def test_servers_know_each_other(servers: Servers, kinds: str, event: str) -> None:
     """Each tells of its figures though no user of the system account is there, and of its end."""
     cluster = await started(servers, kinds)
     for member in cluster.members:
@@ -47,13 +48,13 @@ async def test_servers_know_each_other(servers: Servers, kinds: str) -> None:
             await until(counts_both)
     async with connected(cluster.members[0], **SYS) as client:
         figures = await heard(client, "$SYS.SERVER.*.STATSZ")
-        ends = await heard(client, "$SYS.SERVER.*.SHUTDOWN")
+        ends = await heard(client, f"$SYS.SERVER.*.{event}")
         names = {"A", "B"}
         await until(lambda: {one["server"]["name"] for one in figures} == names, 30)
         assert all(one["server"]["cluster"] == "C" for one in figures)
         process = cluster.members[1].process
         assert process is not None
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGUSR2 if event == "LAMEDUCK" else signal.SIGTERM)
         await until(lambda: [one["name"] for one in ends] == ["B"])
 
 

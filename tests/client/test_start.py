@@ -52,7 +52,6 @@ def test_as_many_files_may_be_open_as_the_machine_allows(servers: Servers) -> No
 def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     server = servers.under_test(
         config="""
-            lame_duck_duration: "3m"
             disable_sublist_cache: true
             websocket { port: -1, no_tls: true }
             jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
@@ -62,7 +61,6 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
     )
     warnings = [line for line in server.log().splitlines() if "[WRN]" in line]
     for words in (
-        '"lame_duck_duration" has no effect',
         '"disable_sublist_cache" has no effect',
         "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
         '"max_buffered_msgs" has no effect',

@@ -32,15 +32,10 @@ LAYERS = {
 #: itself. A part is a package, or a module of one where it says `package.module`. Each knows only
 #: parts above it: so no part of a server knows of the client `bench`, or of `cli`.
 PARTS = {
-    "text.goformat": set(),
+    **{key: set() for key in ("text.goformat", "text.identity", "text.http", "text.nuid")},
+    **{key: set() for key in ("text.passwords", "text.s2", "text.transforms")},
     "text.flags": {"text.goformat"},
-    "text.identity": set(),
     "text.nkeys": {"text.identity"},
-    "text.http": set(),
-    "text.nuid": set(),
-    "text.passwords": set(),
-    "text.s2": set(),
-    "text.transforms": set(),
     "text.urls": {"text.goformat"},
     "process.garbage": set(),
     "process.libc": set(),
@@ -202,6 +197,10 @@ PARTS = {
         *("services.answers", "services.operators", "services.subjects", "services.watched"),
         *("text.goformat", "text.nuid", "wire"),
     },
+    "services.lameduck": {
+        *("access.clients", "access.info", "config", "listeners", "process.logs"),
+        *("services.events", "services.routes"),
+    },
     "services.system": {
         *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
         *("services.events", "services.operators", "services.relay", "services.subjects", "wire"),
@@ -225,7 +224,7 @@ PARTS = {
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
         *("services.operators", "services.reload", "services.reloading", "services.routes"),
-        *("services.relay", "services.system", "services.watched"),
+        *("services.lameduck", "services.relay", "services.system", "services.watched"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {
