@@ -312,6 +312,7 @@ cdef struct FileOps:
     int64_t (*size)(void* ctx, int fd) noexcept nogil
     int64_t (*time)(void* ctx, int fd) noexcept nogil                                          # of the last change, ns since 1970
     int (*set_time)(void* ctx, int fd, int64_t time) noexcept nogil
+    int (*identity)(void* ctx, int fd, uint64_t* out) noexcept nogil                           # no other file has the same
     # Whether writes go past the page cache from now on: they are whole pages then. -EINVAL where there is no such thing.
     int (*direct)(void* ctx, int fd, bint on) noexcept nogil
     int (*rename)(void* ctx, const char* a, const char* b) noexcept nogil
@@ -334,6 +335,11 @@ cdef struct FileOps:
     # Whether that part of a mapping, which starts at a page, is in memory; and: brings it there and waits for it.
     bint (*resident)(void* ctx, const uint8_t* p, size_t n) noexcept nogil
     void (*warm)(void* ctx, const uint8_t* p, size_t n) noexcept nogil
+    # Files are encrypted: what is written where something stood costs a copy of the file, zeros ahead are bytes as others,
+    # and what `map` gives is memory of ours.
+    bint once
+    # Before a start uses the directory of a stream: finishes what a crash has interrupted. NULL: there is no such thing.
+    int (*prepare)(void* ctx, const char* dir) noexcept nogil
     void* ctx
 
 cdef FileOps* posix_files() noexcept nogil

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Span
+from jsserver.cext.bytes cimport FileOps, Span, System
 
 
 cdef enum CipherKind:
@@ -26,3 +26,12 @@ cdef int cipher_open(CipherKind kind, const uint8_t* key, const uint8_t* nonce, 
 # n bytes that stand at `at` of a file, encrypted or decrypted: one is the other. out may be p. 0 | -1 no memory
 cdef int cipher_file(CipherKind kind, const uint8_t* key, const uint8_t* nonce, uint64_t at, const uint8_t* p, size_t n,
                      uint8_t* out) noexcept nogil
+
+# ---- the files of encrypted streams ------------------------------------------------------------------------------
+# A table of file operations in front of another one: whoever uses it sees plain files. Of what account and stream a file is
+# its path says: ACCOUNT/streams/STREAM/msgs/N.blk.
+cdef struct Encrypted
+# NULL: no memory
+cdef Encrypted* encrypted_new(FileOps* inner, System* system, CipherKind kind, Span secret, Span before) noexcept nogil
+cdef void encrypted_free(Encrypted* e) noexcept nogil                           # when no file of it is open
+cdef FileOps* encrypted_files(Encrypted* e) noexcept nogil

@@ -3,8 +3,15 @@
 cimport cython
 import os
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from cpython.pycapsule cimport PyCapsule_New
+
+from libc.errno cimport EAGAIN, EINVAL, ENAMETOOLONG, ENOENT, ENOMEM
+from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset, strcmp, strcspn, strdup, strlen, strncmp, strrchr
+from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, O_TRUNC
+from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport *
 
@@ -12,6 +19,13 @@ include "cipher/openssl.pxi"
 include "cipher/chacha.pxi"
 include "cipher/sealed.pxi"
 include "cipher/files.pxi"
+include "cipher/model.pxi"
+include "cipher/keyfiles.pxi"
+include "cipher/text.pxi"
+include "cipher/replace.pxi"
+include "cipher/whole.pxi"
+include "cipher/opening.pxi"
+include "cipher/table.pxi"
 include "cipher/faces.pxi"
 
 fetch_all()

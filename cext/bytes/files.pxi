@@ -172,6 +172,14 @@ cdef int64_t posix_time(void* ctx, int fd) noexcept nogil:
     return file_time(&st)
 
 
+cdef int posix_identity(void* ctx, int fd, uint64_t* out) noexcept nogil:
+    cdef struct_stat st
+    if fstat(fd, &st) < 0:
+        return -errno
+    out[0] = <uint64_t>st.st_ino
+    return 0
+
+
 cdef int posix_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
     return 0 if file_set_time(fd, time) == 0 else -errno
 
@@ -315,6 +323,7 @@ posix_ops.sync_all = posix_sync_all
 posix_ops.truncate = posix_truncate
 posix_ops.size = posix_size
 posix_ops.time = posix_time
+posix_ops.identity = posix_identity
 posix_ops.set_time = posix_set_time
 posix_ops.direct = posix_direct
 posix_ops.rename = posix_rename

@@ -80,3 +80,29 @@ def crypt_file(int kind, bytes key not None, bytes nonce not None, uint64_t at, 
     if rc < 0:
         raise MemoryError
     return bytes(out[:n])
+
+
+cdef class EncryptedFiles:
+    """What reaches the files of streams, so that all that is on the disk is encrypted.
+
+    secret: the server's key. before: the one that it had before, b"" for none, with which files are still opened that were
+    not converted. kind: the cipher of what is written from now on."""
+
+    cdef Encrypted* e
+
+    def __cinit__(self, int kind, bytes secret not None, bytes before=b""):
+        if kind not in NONCES:
+            raise ValueError("no such cipher")
+        if not secret:
+            raise ValueError("no key")
+        self.e = encrypted_new(posix_files(), posix_system(), <CipherKind>kind, view_of(secret), view_of(before))
+        if self.e == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.e != NULL:
+            encrypted_free(self.e)
+
+    def files(self):
+        """For DataPlane.open_store, whose files are closed before this may go."""
+        return PyCapsule_New(encrypted_files(self.e), b"jsserver.FileOps", NULL)

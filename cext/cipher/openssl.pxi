@@ -18,6 +18,9 @@ cdef extern from "<openssl/evp.h>" nogil:
 cdef extern from "<openssl/hmac.h>" nogil:
     uint8_t* HMAC(const EVP_MD* md, const void* key, int n_key, const uint8_t* p, size_t n, uint8_t* out, unsigned int* n_out)
 
+cdef extern from "<errno.h>" nogil:
+    int ENOKEY, EKEYREJECTED
+
 cdef enum:
     CALL_MAX = 1 << 30          # bytes handed to OpenSSL at once: it counts in int
 

@@ -43,6 +43,8 @@ cdef bint block_open(const Block* b, Opened* o, bint partly = False) noexcept no
             ok = compressed_begin(f, fd, <uint64_t>size, b.used, o)
         else:
             ok = compressed_open(f, fd, <uint64_t>size, b.used, o)
+    elif f.once and fd >= 0:
+        ok = plain_open(f, fd, <uint64_t>max(size, <int64_t>b.used), o)
     else:
         o.size = <uint64_t>max(size, <int64_t>b.used)
         f.map(f.ctx, max(fd, -1), <size_t>o.size, False, &o.p)

@@ -24,7 +24,7 @@ cdef bint block_direct(Committer* c, Block* b, bint on) noexcept nogil:
     # Whether writes to the block's file now go past the page cache, or through it, as wanted.
     if b.writing.direct == on:
         return True
-    if on and c.writing.no_direct:
+    if on and (c.writing.no_direct or b.store.files.once):
         return False
     if b.store.files.direct(b.store.files.ctx, b.writing.fd, on) < 0:
         c.writing.no_direct = True      # not every file system has it

@@ -93,7 +93,7 @@ cdef void block_compress(Committer* c, Block* b) noexcept nogil:
     if not worth or not block_open(b, &o):
         return
     memset(&out, 0, sizeof(out))
-    worth = not o.decoded and o.size == used and compressed_make(o.p, o.size, &out) == 0
+    worth = not o.packed and o.size == used and compressed_make(o.p, o.size, &out) == 0
     opened_free(s.files, &o)
     if worth and temp_write(b, out.data, out.n) == 0 and temp_place(c, b, OP_COMPRESS, erased):
         mapping_leave(c, b)
@@ -124,7 +124,7 @@ cdef bint rewrite_write(Block* b, uint64_t used) noexcept nogil:
     if not block_open(b, &o):
         return False
     memset(&out, 0, sizeof(out))
-    if o.decoded and o.size == used and ghosts_blank(b, o.p, used):
+    if o.packed and o.size == used and ghosts_blank(b, o.p, used):
         rc = compressed_make(o.p, used, &out)
         if rc >= 0:
             rc = temp_write(b, out.data, out.n) if rc == 0 else temp_write(b, o.p, used)

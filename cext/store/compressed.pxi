@@ -22,6 +22,7 @@ cdef struct Opened:
     uint64_t size               # plain bytes, or more of a plain file
     bint decoded                # p is memory of ours, not a mapping
     Chunks* chunks              # as in Block
+    bint packed                 # the file is compressed
 
 
 cdef inline uint64_t page_up(uint64_t n) noexcept nogil:
@@ -40,7 +41,7 @@ cdef void chunks_free(FileOps* f, Chunks* chunks) noexcept nogil:
 
 cdef void opened_free(FileOps* f, const Opened* o) noexcept nogil:
     chunks_free(f, o.chunks)
-    if o.decoded:
+    if o.decoded and o.p != NULL:
         pages_free(o.p, decoded_room(o.size))
     elif o.p != NULL:
         f.unmap(f.ctx, o.p, o.size)
@@ -147,6 +148,7 @@ cdef bint compressed_decode(const uint8_t* p, uint64_t n, uint64_t least, Opened
     o.p = out.data
     o.decoded = True
     o.chunks = NULL
+    o.packed = True
     return True
 
 
@@ -257,6 +259,18 @@ cdef bint chunks_fill(FileOps* f, Chunks* chunks, uint8_t* p, uint64_t at, uint6
                 return False
             chunks.left -= 1
     return True
+
+
+cdef bint plain_open(FileOps* f, int fd, uint64_t size, Opened* o) noexcept nogil:
+    # Of a plain file that is encrypted; what it lacks of that size reads as zeros. False: no memory, or it cannot be read.
+    o.p = <uint8_t*>pages_new(decoded_room(size))
+    o.size = size
+    o.decoded = True
+    if o.p != NULL and f.pread(f.ctx, fd, o.p, size, 0) >= 0:
+        return True
+    opened_free(f, o)
+    memset(o, 0, sizeof(Opened))
+    return False
 
 
 cdef int compressed_make(const uint8_t* p, uint64_t n, Bytes* out) noexcept nogil:

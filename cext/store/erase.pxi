@@ -42,7 +42,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef bint made = False, opened = b.writing.fd < 0
     cdef Parsed r
     invariant(op.kind == OP_ERASE and b != NULL and b.store == s, "an erasure is of a block of its store")
-    if size < REC_MIN or b.queue.state == BLOCK_GONE or not has_file(b):      # never written: a purge took it
+    if size < REC_MIN or b.queue.state == BLOCK_GONE or not has_file(b) or f.once:      # never written: a purge took it
         return
     p = <uint8_t*>malloc(size)
     if p == NULL or block_fd(s, b, s.msgs_dir, &made) < 0 or not block_direct(s.com, b, False):

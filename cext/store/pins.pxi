@@ -38,7 +38,7 @@ cdef void placing_wait(Committer* c, const Store* s) noexcept nogil:
 cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     # After a group: a well-used tail gets zeros written ahead, so that its commits change no file size and no extent.
     cdef uint64_t end = b.store.block_size + SLACK, written = b.writing.written
-    if written < AHEAD_FROM:
+    if written < AHEAD_FROM or b.store.files.once:
         return
     q_lock(c)
     if (is_sealed(b) or b.queue.zeroing or b.writing.zeroed >= end

@@ -24,8 +24,8 @@ cdef int list_entry(Opening* o, const char* name, uint64_t** out, uint64_t* n) n
     num = file_number(name, b".jsx")
     if num:
         return number_add(&o.sides, &o.n_sides, num)
-    if ends_with(name, b".key"):
-        snprintf(o.err, o.err_cap, "%s/%s: encrypted blocks are not supported", s.msgs_dir, name)
+    if ends_with(name, b".key") and not s.files.once:
+        snprintf(o.err, o.err_cap, "%s/%s: its block is encrypted, and the configuration has no key", s.msgs_dir, name)
         return ST_IO
     if strcmp(name, b"index.db") == 0:
         o.foreign = True
@@ -425,7 +425,10 @@ cdef int store_recover(Opening* o) noexcept nogil:
     cdef uint64_t* nums = NULL
     cdef uint64_t newest = 0
     cdef int64_t n
-    cdef int rc = ST_OK
+    cdef int rc = s.files.prepare(s.files.ctx, s.dir) if s.files.prepare != NULL else 0
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "%s: its files cannot be made ready: %s", s.dir, strerror(-rc))
+        return ST_IO
     rc = finish_purge(s)
     if rc < 0:
         snprintf(o.err, o.err_cap, "%s: an interrupted purge cannot be finished (errno %d)", s.dir, -rc)

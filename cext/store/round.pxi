@@ -136,7 +136,7 @@ cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogi
     if not piece.wrote or piece.synced:
         return 0
     piece.synced = True
-    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, piece.b.writing.fd))
+    rc = sync_said(p.s, p.s.files.datasync(p.s.files.ctx, piece.b.writing.fd))
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)
@@ -266,6 +266,7 @@ cdef void round_sync(Committer* c, Round* r) noexcept nogil:
         return
     for i in range(r.n_parts):
         p = &r.parts[i]
+        f = p.s.files
         for k in range(p.piece, p.piece + p.n):
             if r.pieces[k].wrote and not r.pieces[k].synced and p.err == 0:
                 p.err = -f.datasync(f.ctx, r.pieces[k].b.writing.fd)
@@ -382,7 +383,7 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
     p.begun = True
     rc = piece_ready(c, r, p, b, op.first)
     rc = group_put(c, r, b, op.off, op.first, MARK_BATCH) if rc == 0 else rc
-    rc = sync_said(p.s, c.env.files.datasync(c.env.files.ctx, b.writing.fd)) if rc == 0 else rc
+    rc = sync_said(p.s, p.s.files.datasync(p.s.files.ctx, b.writing.fd)) if rc == 0 else rc
     if rc == 0 and p.sync_dir:
         p.sync_dir = False
         rc = msgs_sync(c, r, p.s)

@@ -10,6 +10,7 @@ from jsserver.cext.bytes cimport (
     Bytes, Env, EnvLock, Span, Task, env_clock, env_lock, env_lock_init, env_unlock, bytes_free, posix_files, posix_system, span,
     span_of, task_run, timer_run,
 )
+from jsserver.cext.cipher cimport CIPHER_AES, CIPHER_CHACHA, CipherKind, Encrypted, encrypted_files, encrypted_free, encrypted_new
 from jsserver.cext.store cimport (
     Committer, Filter, Log, Lost, Record, Store, StoreConfig, StoreFigures, StoreState, Wait, DAMAGE_LOG, STORE_FILE,
     STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_TOO_LARGE, ST_WAIT,
@@ -128,10 +129,11 @@ cdef class PyStore:
     cdef bytes directory
     cdef bytes name
     cdef bint own_clock
+    cdef Encrypted* encrypted
 
     def __init__(self, directory=None, name="S", *, max_msgs=-1, max_bytes=-1, max_age=0, max_msgs_per=-1, trim=True,
                  first_seq=0, retention=0, compress=False, commit="thread", sync_interval=0, slim_wait=0, now=None,
-                 listen=True):
+                 listen=True, cipher=None, secret=b"secret", before=b""):
         self.removed = []
         self.durable = []
         self.directory = b"" if directory is None else os.fsencode(directory)
@@ -143,6 +145,7 @@ cdef class PyStore:
         self.env.lock = &self.mutex
         self.env.files = posix_files()
         self.env.system = posix_system()
+        self._encrypt(cipher, secret, before)
         self.own_clock = now is not None
         self.env.now = now if now is not None else time.time_ns()
         self.env.mono = time.monotonic_ns() if now is None else now
@@ -173,6 +176,12 @@ cdef class PyStore:
         c.retention = self.config["retention"]
         c.compress = self.config["compress"]
         return c
+
+    def _encrypt(self, cipher, bytes secret, bytes before):
+        cdef CipherKind kind = CIPHER_AES if cipher == "aes" else CIPHER_CHACHA
+        if cipher is not None and self.directory:
+            self.encrypted = encrypted_new(posix_files(), posix_system(), kind, span_of(secret), span_of(before))
+            self.env.files = encrypted_files(self.encrypted)
 
     def _open(self, bint listen):
         cdef char err[512]
@@ -547,6 +556,8 @@ cdef class PyStore:
     def __dealloc__(self):
         if self.s == NULL and self.com != NULL and self.thread is None:
             committer_free(self.com)
+            if self.encrypted != NULL:
+                encrypted_free(self.encrypted)
 
 
 cdef int64_t load_run(Env* env, Committer* com, Store* s, Span p, uint64_t count, uint64_t subjects, uint32_t size,

@@ -315,6 +315,16 @@ cdef int64_t sim_time(void* ctx, int fd) noexcept nogil:
     return f.time if f != NULL else -EBADF
 
 
+cdef int sim_identity(void* ctx, int fd, uint64_t* out) noexcept nogil:
+    cdef Disk* d = <Disk*>ctx
+    if not is_on(d):
+        return -EIO
+    if file_of(d, fd) == NULL:
+        return -EBADF
+    out[0] = d.fds[fd - FIRST_FD].inode
+    return 0
+
+
 cdef int sim_set_time(void* ctx, int fd, int64_t time) noexcept nogil:
     cdef Disk* d = <Disk*>ctx
     cdef Inode* f

@@ -13,6 +13,7 @@ from jsserver.cext.bytes cimport (
     Bytes, Cond, Env, FileOps, Mutex, Span, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
     pages_free, pages_new, pthread_mutex_unlock, span_of, task_run,
 )
+from jsserver.cext.cipher cimport CIPHER_CHACHA, CipherKind, Encrypted, encrypted_files, encrypted_free, encrypted_new
 from jsserver.cext.store cimport (
     ST_DAMAGED, ST_NOT_FOUND, ST_OK, Committer, Log, Record, Store, StoreState, commit_inline, committer_free, committer_new,
     committer_poll, committer_run, committer_stop, keeper_turn, log_append, log_cut_head, log_cut_tail, log_end, log_open,

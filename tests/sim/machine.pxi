@@ -21,6 +21,7 @@ cdef class SimDisk:
     """A disk that outlives the environments that use it, one after the other."""
     cdef Disk d
     cdef FileOps files
+    cdef Encrypted* encrypted
     cdef System system
     cdef Thread reactor
 
@@ -43,6 +44,7 @@ cdef class SimDisk:
         f.truncate = sim_truncate
         f.size = sim_size
         f.time = sim_time
+        f.identity = sim_identity
         f.set_time = sim_set_time
         f.direct = sim_direct
         f.rename = sim_rename
@@ -91,14 +93,19 @@ cdef class SimDisk:
 
     # ---- an environment on it ----
 
-    def attach(self, EnvBox box, int64_t sync_interval=0, bint threads=False) -> None:
+    def attach(self, EnvBox box, int64_t sync_interval=0, bint threads=False, bytes secret=b"", bytes before=b"",
+               CipherKind cipher=CIPHER_CHACHA) -> None:
         """This environment's files, clocks and commits are simulated from now on. threads: it has a commit thread, a
-        maintenance thread, one that fetches, and a reactor."""
+        maintenance thread, one that fetches, and a reactor. secret: what is on the disk is encrypted with it, or yet with
+        the secret `before`."""
         cdef Thread thread
         self.d.env = box.env
         self.d.synced_at = box.env.mono
         box.env.files = &self.files
         box.env.system = &self.system
+        if secret:
+            self.encrypted = encrypted_new(&self.files, &self.system, cipher, span_of(secret), span_of(before))
+            box.env.files = encrypted_files(self.encrypted)
         box.committer = committer_new(box.env, sync_interval, 0, 0 if threads else -1)
         if box.committer == NULL:
             raise MemoryError
@@ -121,6 +128,9 @@ cdef class SimDisk:
             turns_end(&self.d)
         committer_free(box.committer)
         box.committer = NULL
+        if self.encrypted != NULL:
+            encrypted_free(self.encrypted)
+            self.encrypted = NULL
 
     def commit(self, EnvBox box) -> None:
         """What the commit thread does by now."""
@@ -310,7 +320,7 @@ def durable_seq(StreamFace stream) -> int:
 def look(StreamFace stream) -> tuple:
     """The ticket of the last change, everything stored and whole, sequence -> (subject, header, data), and the last sequence;
     also of a stream that failed. OSError when the power is gone meanwhile."""
-    cdef Disk* d = <Disk*>stream.box.env.files.ctx
+    cdef Disk* d = <Disk*>stream.box.env.system.ctx
     cdef Store* s = stream.s.store if stream.s != NULL else NULL
     cdef StoreState state
     cdef Record r

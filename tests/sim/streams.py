@@ -101,6 +101,7 @@ class Sim:
         disk = self.world.disk
         disk.mkdir(self.directory)
         disk.mkdir(self.directory + b"/obs")
+        self.world.name_key(self.directory)
         count = {LIMITS: self.rng.choice([0, 1, 2]), INTEREST: 2, WORKQUEUE: 1}[self.retention]
         self.readers = [
             Reader(
@@ -120,6 +121,8 @@ class Sim:
     def open(self, killed: bool = False, synced: bool = False) -> None:
         directory = None if self.in_memory else self.directory
         self.stream = open_test_stream(self.world.env, self.params(), directory, synced=synced)
+        if directory is not None:
+            self.world.name_key(directory)
         for reader in self.readers:
             reader.begins(look(self.stream)[2], killed)
             reader.handle = self.stream.open_consumer(

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.sim.kinds import KINDS
 from tests.sim.notes import Wrong
-from tests.sim.world import KINDS, run
+from tests.sim.world import run
 
 SEEDS = int(os.environ.get("SIM_SEEDS", "80"))
 FIRST = int(os.environ.get("SIM_FIRST", "1"))

@@ -6,12 +6,13 @@ import json
 import random
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from jsserver.cext.cipher import AES, CHACHA
 from jsserver.cext.stream import StoreError, StreamClosed
 from tests.cext.stream import TestEnv
 from tests.sim.disk import SimDisk, name_seed
+from tests.sim.kinds import KINDS, Keys, Kind
 from tests.sim.notes import Wrong
 from tests.sim.streams import MS, Sim
 from tests.unit.stream_world import SECOND
@@ -24,48 +25,6 @@ TOGETHER = (0, 1)
 """Seeds that leave such a rest when divided by five are of servers that sync what they find and
 change at a start at one go."""
 STORE_ERROR = 3
-
-
-@dataclass(frozen=True)
-class Kind:
-    """What is simulated."""
-
-    sync_interval: int = 0
-    memory: float = 0
-    """The part of the streams that are kept in memory. In such a world some consumers are, too."""
-    threads: bool = False
-    batches: bool = False
-    published: bool = False
-    """Atomic and fast batches come as publishers send them."""
-    sizes: tuple[int, ...] = (0, 5, 60, 300, 300, 2000, 9000)
-    turnover: bool = False
-    """Many messages come and go, so that blocks are sealed and subjects leave and come back."""
-    compress: bool = False
-
-
-MIDDLING = (60, 2000, 9000, 9000)
-LARGE = (0, 5, 60, 300, 300, 2000, 9000, 40_000)
-KINDS = {
-    "synced": Kind(),
-    "memory": Kind(memory=0.6),
-    "threads": Kind(memory=0.1, threads=True, sizes=LARGE),
-    "lazy": Kind(sync_interval=2 * SECOND),
-    "lazy threads": Kind(sync_interval=2 * SECOND, memory=0.1, threads=True, sizes=LARGE),
-    "batches": Kind(memory=0.1, batches=True),
-    "batches, threads": Kind(threads=True, batches=True, sizes=LARGE),
-    "lazy batches": Kind(sync_interval=2 * SECOND, memory=0.1, batches=True),
-    "published": Kind(memory=0.1, published=True),
-    "published, threads": Kind(threads=True, published=True, sizes=LARGE),
-    "published, lazy": Kind(sync_interval=2 * SECOND, published=True),
-    "turnover": Kind(turnover=True, sizes=MIDDLING),
-    "compressed": Kind(turnover=True, compress=True, sizes=MIDDLING),
-    "compressed, threads": Kind(threads=True, batches=True, compress=True, sizes=LARGE),
-    "compressed, lazy": Kind(
-        sync_interval=2 * SECOND, turnover=True, compress=True, sizes=MIDDLING
-    ),
-    "turnover, lazy": Kind(sync_interval=2 * SECOND, turnover=True, sizes=MIDDLING),
-    "turnover, threads": Kind(threads=True, turnover=True, sizes=MIDDLING),
-}
 
 
 class World:
@@ -90,6 +49,9 @@ class World:
         self.disk = SimDisk(self.rng.getrandbits(64), self.rng.random() < 0.4, ignores_syncs)
         self.now = 1_700_000_000 * SECOND
         self.update: tuple[Sim, dict[str, int]] | None = None
+        self.keys = Keys(b"secret" if kind.encrypted else b"")
+        self.converted = False
+        """Every file has the present key: another one may follow it."""
         self.env: TestEnv
         self.boot()
         count = self.rng.choice([1, 1, 2, 8]) if not kind.turnover else 1
@@ -97,6 +59,7 @@ class World:
         for sim in self.streams:
             sim.create()
             sim.snap("create")
+        self.converted = True
         usual = STEPS + BATCHES * kind.batches + PUBLISHED * kind.published
         self.steps = TURNOVER if kind.turnover else usual
         self.weights = [self.rng.choice([0.2, 1, 1, 3]) for _ in self.steps]
@@ -106,7 +69,19 @@ class World:
     def boot(self) -> None:
         self.env = TestEnv(now=self.now, seed=self.rng.getrandbits(32))
         self.env.listen(b"inbox")
-        self.disk.attach(self.env, self.kind.sync_interval, self.kind.threads)
+        if self.kind.rotates and self.converted and self.rng.random() < 0.5:
+            secret = b"secret %d" % self.rng.randrange(1_000_000)
+            self.keys = Keys(secret, self.keys.secret, self.rng.choice([CHACHA, AES]))
+            self.log.append("new keys")
+        self.converted = False
+        self.disk.attach(self.env, self.kind.sync_interval, self.kind.threads, *self.keys)
+
+    def name_key(self, directory: bytes) -> None:
+        """A stream is made, or was opened with a key: without one of its own it may be in clear."""
+        disk = self.disk
+        if self.keys.secret and not disk.dead and b"meta.key" not in disk.names(directory):
+            disk.write(directory + b"/meta.key", b"a key")
+            disk.mkdir(directory + b"/obs")  # which brings the names to disk
 
     def end(self) -> None:
         """Every stream is closed, whatever becomes of its files."""
@@ -150,6 +125,7 @@ class World:
             self.disk.sync()
         for sim in self.streams:
             sim.serve()
+        self.converted = True
         if self.again_rng is not None:
             self.open_again(self.again_rng, killed)
 
@@ -175,6 +151,7 @@ class World:
             for sim, before in zip(self.streams, shown, strict=True):
                 sim.serve()
                 sim.check_again(how, before)
+            self.converted = True
 
     def leave(self, stops: bool = False) -> None:
         """The streams are closed, or the process is killed."""

@@ -164,13 +164,13 @@ def test_errors_are_clear(directory, tmp_path):
         PyStore(tmp_path / "missing" / "dir")
 
 
-def test_what_is_not_supported_is_refused_and_left_alone(directory):
+def test_an_encrypted_block_is_refused_without_a_key_and_left_alone(directory):
     msgs = directory / "msgs"
     msgs.mkdir()
     data = b"x" * 100
     (msgs / "1.blk").write_bytes(data)
     (msgs / "1.key").write_bytes(b"k" * 72)
-    with pytest.raises(OSError, match="not supported"):
+    with pytest.raises(OSError, match="encrypted, and the configuration has no key"):
         PyStore(directory)
     assert (msgs / "1.blk").read_bytes() == data
 
