@@ -16,7 +16,7 @@ from jsserver.access.secured import secured
 from jsserver.config import ConfigError, advice
 from jsserver.config.load import Loaded, check
 from jsserver.config.options import Options
-from jsserver.disk.storage import Storage, limits_of
+from jsserver.disk.storage import Storage, keys_of, limits_of
 from jsserver.disk.storedir import WITHIN, is_within_store, store_path, user_of
 from jsserver.process.sockets import open_listener
 from jsserver.text.flags import FlagError
@@ -135,7 +135,7 @@ def _look_at_streams(options: Options, path: Path, report: Report) -> None:
     from jsserver.instances.metafiles import MetaFiles
     from jsserver.instances.recovery import survey
 
-    files = MetaFiles(hh64)
+    files = MetaFiles(hh64, keys_of(options))
     for folder in sorted(entry for entry in path.iterdir() if entry.is_dir()):
         account = folder.name
         found = list(survey(folder / "streams", files.look))

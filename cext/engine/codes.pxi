@@ -114,6 +114,10 @@ cdef Security* security_of(object capsule) except? NULL:
     return NULL if capsule is None else <Security*>PyCapsule_GetPointer(capsule, b"jsserver.Security")
 
 
+cdef FileOps* files_of(object capsule) except? NULL:
+    return NULL if capsule is None else <FileOps*>PyCapsule_GetPointer(capsule, b"jsserver.FileOps")
+
+
 cdef struct Machine:
     # On the heap, because its parts point at each other.
     Engine engine

@@ -12,6 +12,7 @@ cdef class DataPlane(PlaneView):
     """
 
     cdef bytes domain
+    cdef object files           # held as long as the plane: what reaches the files of streams
     cdef Mesh* routes           # NULL: none
     cdef readonly int inbox_fd  # readable when drain() has something
     cdef readonly int reactors
@@ -199,18 +200,23 @@ cdef class DataPlane(PlaneView):
     # ---- JetStream
 
     def open_store(self, *, int64_t sync_interval, bytes domain, int64_t max_memory, int64_t max_storage,
-                   int64_t max_payload, bytes ballast=b""):
+                   int64_t max_payload, bytes ballast=b"", object files=None):
         """Makes the commit machinery. sync_interval in ns, 0: acks follow the sync. Limits in bytes, -1: none.
 
         ballast: a file that is removed when the disk is full, so that what frees room can still be written. Nothing is
-        stored from then on until has_room() says that there is one again.
+        stored from then on until has_room() says that there is one again. files: by what files of streams are reached,
+        EncryptedFiles of the cipher layer; None: as they are.
         """
         cdef Span path = span_of(ballast)
         cdef Committer* made
+        cdef FileOps* ops = files_of(None if files is None else files.files())
         cdef bint open
         self.must_be_open()
         if self.committer != NULL:
             raise RuntimeError("the store is open")
+        if ops != NULL:
+            self.env.files = ops
+        self.files = files
         made = committer_new(self.env, sync_interval, SLIM_WAIT, self.m.net.reactors[0].wake)
         if made == NULL:
             raise MemoryError

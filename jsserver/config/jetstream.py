@@ -31,14 +31,12 @@ from jsserver.config.values import (
     type_name,
     unavailable,
 )
-from jsserver.text.goformat import SECOND, parse_duration
+from jsserver.text.goformat import SECOND, parse_duration, quote
 
 if TYPE_CHECKING:
     from typing import Any
 
 MOST_UPLOADS = 10_000
-
-_ENCRYPTION = unavailable("JetStream encryption at rest")
 
 
 class _Block:
@@ -74,6 +72,16 @@ def _read_strict(js: JetStreamOptions, value: Value, problems: Problems) -> None
     if not isinstance(value.data, bool):
         raise OptionError(value, f"Expected 'true' or 'false' for bool value, got '{shown(value)}'")
     js.strict = value.data
+
+
+_CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
+
+
+def _read_cipher(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+    name = as_text(value)
+    if name.lower() not in _CIPHERS:
+        raise OptionError(value, f"Unknown cipher type: {quote(name)}")
+    js.cipher = _CIPHERS[name.lower()]
 
 
 def _read_sync_interval(js: JetStreamOptions, value: Value, problems: Problems) -> None:
@@ -214,6 +222,8 @@ def _read_unique_tag(js: JetStreamOptions, value: Value, problems: Problems) -> 
 _MEMORY = _js(size("max_memory", "max_mem_store"))
 _FILE = _js(size("max_store", "max_file_store"))
 _SYNC = _js(_read_sync_interval)
+_KEY = _js(text("key"))
+_PREVIOUS_KEY = _js(text("prev_key"))
 
 _JETSTREAM: dict[str, Reader] = {
     "enabled": _js(flag("enabled")),
@@ -269,14 +279,14 @@ _JETSTREAM: dict[str, Reader] = {
             "max_concurrent_io", _read_concurrent_io, 4096, "one commit thread does all writing"
         )
     ),
-    "key": _ENCRYPTION,
-    "ek": _ENCRYPTION,
-    "encryption_key": _ENCRYPTION,
-    "prev_key": _ENCRYPTION,
-    "prev_ek": _ENCRYPTION,
-    "prev_encryption_key": _ENCRYPTION,
-    "cipher": _ENCRYPTION,
-    "tpm": _ENCRYPTION,
+    "key": _KEY,
+    "ek": _KEY,
+    "encryption_key": _KEY,
+    "prev_key": _PREVIOUS_KEY,
+    "prev_ek": _PREVIOUS_KEY,
+    "prev_encryption_key": _PREVIOUS_KEY,
+    "cipher": _js(_read_cipher),
+    "tpm": unavailable("a key of JetStream in a TPM"),
 }
 
 

@@ -329,11 +329,8 @@ class ObjectRequests(Block):
 
 
 class JetStream(Block):
-    """The `jetstream` block.
-
-    `sync_interval` None means that an ack is sent when the message is synced to disk; a duration
-    means acks at once and a sync that often.
-    """
+    """`sync_interval` None: an ack is sent when the message is synced to disk; a duration: acks at
+    once and a sync that often. `cipher`: chacha or aes, where there is a `key`."""
 
     enabled: bool = False
     max_memory: int = AUTOMATIC
@@ -342,6 +339,9 @@ class JetStream(Block):
     unique_tag: str = ""
     strict: bool = True
     sync_interval: int | None = None
+    key: str = ""
+    prev_key: str = ""
+    cipher: str = "chacha"
     limits: JetStreamLimits = each(JetStreamLimits)
     request_queue_limit: int = DEFAULT_REQUEST_QUEUE_LIMIT
     info_queue_limit: int = 0

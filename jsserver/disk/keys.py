@@ -7,7 +7,19 @@ does it."""
 
 from __future__ import annotations
 
-from jsserver.cext.cipher import KEY_BYTES, KINDS, NONCES, TAG_BYTES, crypt_file, derive, unseal
+import os
+
+from jsserver.cext.cipher import (
+    KEY_BYTES,
+    KINDS,
+    NONCES,
+    TAG_BYTES,
+    EncryptedFiles,
+    crypt_file,
+    derive,
+    seal,
+    unseal,
+)
 
 KEY_FILE_SIZES = {NONCES[kind] + KEY_BYTES + TAG_BYTES: kind for kind in KINDS.values()}
 """The size of a key file says which cipher it is of."""
@@ -22,6 +34,15 @@ class Seed:
     def __init__(self, kind: int, key: bytes, nonce: bytes) -> None:
         self._kind, self._key, self._nonce = kind, key, nonce
 
+    @property
+    def kind(self) -> int:
+        """The cipher."""
+        return self._kind
+
+    def seal(self, data: bytes) -> bytes:
+        """Seals what is kept as a whole, with a nonce of its own in front."""
+        return seal(self._kind, self._key, data)
+
     def unseal(self, sealed: bytes) -> bytes | None:
         """What was sealed as a whole; None: with another seed, or it was changed since."""
         return unseal(self._kind, self._key, sealed)
@@ -31,18 +52,44 @@ class Seed:
         return crypt_file(self._kind, self._key, self._nonce, 0, block)
 
 
-class Keys:
-    """A server's key."""
+def _parts(account: str, context: str) -> tuple[bytes, bytes]:
+    return account.encode("utf-8", "surrogateescape"), context.encode("utf-8", "surrogateescape")
 
-    def __init__(self, secret: bytes) -> None:
-        self._secret = secret
+
+class Keys:
+    """A server's key, the one that it had before (b"": none), and the cipher of what is new."""
+
+    def __init__(self, secret: bytes, before: bytes = b"", cipher: str = "chacha") -> None:
+        self._secret, self._before = secret, before
+        self._kind = KINDS[cipher]
+
+    def files(self) -> EncryptedFiles:
+        """What reaches the files of streams with these keys."""
+        return EncryptedFiles(self._kind, self._secret, self._before)
+
+    def new(self, account: str, context: str) -> tuple[Seed, bytes]:
+        """A new seed, and the bytes of its key file."""
+        key = os.urandom(KEY_BYTES)
+        key_file = seal(self._kind, derive(self._secret, *_parts(account, context)), key)
+        return Seed(self._kind, key, key_file[: NONCES[self._kind]]), key_file
+
+    def is_current(self, account: str, context: str, key_file: bytes) -> bool:
+        """Whether a key file is as one that is made now would be."""
+        found = _seed(self._secret, account, context, key_file)
+        return found is not None and found.kind == self._kind
 
     def seed(self, account: str, context: str, key_file: bytes) -> Seed | None:
-        """What these bytes of a key file hold; None: the server has another key, or they were
+        """What these bytes of a key file hold; None: the server has other keys, or they were
         changed."""
-        kind = KEY_FILE_SIZES.get(len(key_file))
-        if kind is None:
-            return None
-        info, text = (part.encode("utf-8", "surrogateescape") for part in (account, context))
-        key = unseal(kind, derive(self._secret, info, text), key_file)
-        return None if key is None else Seed(kind, key, key_file[: NONCES[kind]])
+        found = _seed(self._secret, account, context, key_file)
+        if found is None and self._before:
+            found = _seed(self._before, account, context, key_file)
+        return found
+
+
+def _seed(secret: bytes, account: str, context: str, key_file: bytes) -> Seed | None:
+    kind = KEY_FILE_SIZES.get(len(key_file))
+    if kind is None:
+        return None
+    key = unseal(kind, derive(secret, *_parts(account, context)), key_file)
+    return None if key is None else Seed(kind, key, key_file[: NONCES[kind]])

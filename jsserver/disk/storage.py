@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jsserver.cext.engine import DataPlane
+    from jsserver.disk.keys import Keys
 
 
 def limits_of(options: Options, directory: str | os.PathLike[str]) -> tuple[int, int]:
@@ -23,6 +24,16 @@ def limits_of(options: Options, directory: str | os.PathLike[str]) -> tuple[int,
     memory = memory_of_machine() // 4 * 3 if js.max_memory == AUTOMATIC else js.max_memory
     store = free(directory) // 4 * 3 if js.max_store == AUTOMATIC else js.max_store
     return memory, store
+
+
+def keys_of(options: Options) -> Keys | None:
+    """What streams on disk are encrypted with; None: nothing."""
+    js = options.jetstream
+    if not js.key:
+        return None
+    from jsserver.disk.keys import Keys  # with OpenSSL, which else only TLS needs
+
+    return Keys(js.key.encode(), js.prev_key.encode(), js.cipher)
 
 
 class Storage:
@@ -35,12 +46,14 @@ class Storage:
         self._configured = options.store_dir
         self.directory = StoreDir(options.store_dir, options.port)
         self.domain = js.domain
+        self._cipher = {"chacha": "ChaCha20-Poly1305", "aes": "AES-GCM"}[js.cipher]
         self.ballast = Ballast(self.directory.path)
         try:
             self.ballast.make()
         except OSError as e:
             log.warn(f"No room for a ballast in {self.directory.path}: {e.strerror}")
         self.max_memory, self.max_store = limits_of(options, self.directory.path)
+        self.keys = keys_of(options)
         plane.open_store(
             sync_interval=js.sync_interval or 0,
             domain=js.domain.encode(),
@@ -48,6 +61,7 @@ class Storage:
             max_storage=self.max_store,
             max_payload=options.max_payload,
             ballast=os.fsencode(self.ballast.path),
+            files=self.keys.files() if self.keys is not None else None,
         )
 
     def limit(self, max_memory: int, max_store: int) -> None:
@@ -79,6 +93,8 @@ class Storage:
         log.info(f"  Max Memory:      {byte_size(self.max_memory)}")
         log.info(f"  Max Storage:     {byte_size(self.max_store)}")
         log.info(f'  Store Directory: "{self.directory.path}"')
+        if self.keys is not None:
+            log.info(f"  Encryption:      {self._cipher}")
         if self.domain:
             log.info(f"  Domain:          {self.domain}")
         log.info(f"  API Level:       {API_LEVEL}")

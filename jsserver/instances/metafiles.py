@@ -10,6 +10,8 @@ as the sum of the meta.inf beside it. A removed directory leaves its name in one
 afterwards. Names that start with `.new-` or `.del-` are what a crash left of that.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -17,16 +19,22 @@ from pathlib import Path
 
 import msgspec
 
+from jsserver import TYPE_CHECKING
 from jsserver.cext.bytes import close_files, make_directory_of, place_directory, sha256
 from jsserver.disk.directories import make_directory, sync_directory
 from jsserver.text import nuid
 
 from .rounds import Synced, Work, alone
 
+if TYPE_CHECKING:
+    from jsserver.disk.keys import Keys, Seed
+
 Hash64 = Callable[[bytes, bytes], int]
 """HighwayHash-64 of data under a key of 32 bytes: hash(key, data)."""
 
 INF, SUM = "meta.inf", "meta.sum"
+INDEX, STATE = "msgs/index.db", "o.dat"
+"""What nats-server keeps of a stream's messages, and of a consumer's position."""
 READ_BYTES = 64 << 10
 KEY = "meta.key"
 """Where nats-server keeps the key of an encrypted meta.inf."""
@@ -36,16 +44,32 @@ class DamagedMeta(Exception):
     """The configuration of an asset cannot be trusted; the text says why."""
 
 
+class Locked(DamagedMeta):
+    """No key of the configuration opens it."""
+
+
 class NotRestored(OSError):
     """A configuration could be neither replaced nor put back: which of the two a start will find
     is not known."""
 
 
+def account_of(directory: Path, asset: str) -> str:
+    """Whose asset it is that has this directory: ACCOUNT/streams/STREAM, or obs/CONSUMER in it."""
+    return directory.parents[3 if "/" in asset else 1].name
+
+
+def context_of(asset: str) -> str:
+    """What the key of an asset is made for, beside the account."""
+    return asset.replace("/", ".")
+
+
 class MetaFiles:
     """Reads and writes configuration files."""
 
-    def __init__(self, hash64: Hash64) -> None:
+    def __init__(self, hash64: Hash64, keys: Keys | None = None) -> None:
+        """keys: what those of new assets are encrypted with."""
         self._hash64 = hash64
+        self._keys = keys
 
     def checksum(self, asset: str, body: bytes) -> bytes:
         """What meta.sum holds for this meta.inf."""
@@ -68,7 +92,13 @@ class MetaFiles:
     ) -> Work[None]:
         temporary = f"{staging}/.new-{nuid.new()}"
         parent = os.path.dirname(directory)
-        contents = {INF: body, SUM: self.checksum(asset, body)}
+        contents = {}
+        if self._keys is not None:
+            seed, contents[KEY] = self._keys.new(
+                account_of(Path(directory), asset), context_of(asset)
+            )
+            body = seed.seal(body)
+        contents |= {INF: body, SUM: self.checksum(asset, body)}
         opened: list[int] = []
         try:
             opened = make_directory_of(temporary, folders, contents)
@@ -89,13 +119,17 @@ class MetaFiles:
             os.close(names)
 
     def put(self, directory: Path, asset: str, body: bytes) -> None:
-        """Writes the configuration of an asset that nobody knows yet."""
+        """Writes the configuration of an asset that nobody knows yet, in clear: `convert` encrypts
+        it."""
         alone(self._write(directory, asset, body))
 
     def update(self, directory: Path, asset: str, body: bytes) -> Work[None]:
         """Replaces the configuration of an asset; where that fails, the one before stays, but for
         NotRestored."""
         before = _bytes(f"{directory}/{INF}")
+        seed = self._seed(directory, asset, before)
+        if seed is not None:
+            body = seed.seal(body)
         yield from self._write(directory, asset, body, ".tmp")
         try:
             yield from _put_in_place(directory)
@@ -123,12 +157,16 @@ class MetaFiles:
         """The meta.inf of an asset, checked against its sum, with a broken update put right.
 
         `names` are those in its directory."""
-        body, sum_of_it = self._checked(directory, asset)
+        sealed, sum_of_it = self._checked(directory, asset)
+        if self._is_cut_short(directory, asset, sealed):
+            _follow_key(directory)
+            sealed, sum_of_it = self._checked(directory, asset)
+        body = self._unsealed(directory, asset, sealed)
         if sum_of_it != SUM:
             (directory / sum_of_it).rename(directory / SUM)
             sync_directory(directory)
             return body
-        for name in (f"{INF}.tmp", f"{SUM}.tmp"):
+        for name in (f"{KEY}.tmp", f"{INF}.tmp", f"{SUM}.tmp"):
             if name in names:
                 with contextlib.suppress(OSError):
                     os.unlink(f"{directory}/{name}")
@@ -136,7 +174,98 @@ class MetaFiles:
 
     def look(self, directory: Path, asset: str, names: Collection[str]) -> bytes:
         """The same, and everything stays as it is."""
-        return self._checked(directory, asset)[0]
+        return self._unsealed(directory, asset, self._checked(directory, asset)[0])
+
+    def _seed(self, directory: Path, asset: str, sealed: bytes) -> Seed | None:
+        """What this meta.inf is sealed with; None: it is in clear, or there are no keys. Locked."""
+        try:
+            key_file = _bytes(f"{directory}/{KEY}") if self._keys is not None else b""
+        except FileNotFoundError:
+            return None
+        if self._keys is None or not is_encrypted([KEY], sealed):
+            return None
+        seed = self._keys.seed(account_of(directory, asset), context_of(asset), key_file)
+        if seed is None:
+            raise Locked(
+                f"neither the key nor the previous key of the configuration opens {KEY} of"
+                f" {asset.replace('/', ' > ')}"
+            )
+        return seed
+
+    def _unsealed(self, directory: Path, asset: str, sealed: bytes) -> bytes:
+        """The plain meta.inf, as far as there are keys; Locked, DamagedMeta."""
+        seed = self._seed(directory, asset, sealed)
+        if seed is None:
+            return sealed
+        body = seed.unseal(sealed)
+        if body is None:
+            body = seed.unseal(_present(f"{directory}/{INF}.tmp"))  # a conversion was cut short
+        if body is None:
+            raise DamagedMeta(f"{INF} is not what was sealed with {KEY}")
+        return body
+
+    def _sealed_anew(
+        self, directory: Path, asset: str, name: str, was: Seed | None, new: Seed
+    ) -> bytes:
+        """A file of an asset under another seed. An index.db has a checksum behind it."""
+        state, end = _bytes(f"{directory}/{name}"), 0
+        if name == INDEX:
+            state, end = state[:-8], 8
+        plain = was.unseal(state) if was is not None else None
+        sealed = new.seal(state if plain is None else plain)
+        if end:
+            total: int = self._hash64(sha256(asset.encode()), sealed)
+            sealed += total.to_bytes(8, "little")
+        return sealed
+
+    def _is_cut_short(self, directory: Path, asset: str, sealed: bytes) -> bool:
+        """Whether meta.key is of a conversion whose meta.inf has no name yet."""
+        key_file = _present(f"{directory}/{KEY}") if self._keys is not None else b""
+        if self._keys is None or not key_file:
+            return False
+        seed = self._keys.seed(account_of(directory, asset), context_of(asset), key_file)
+        if seed is None or seed.unseal(sealed) is not None:
+            return False
+        return seed.unseal(_present(f"{directory}/{INF}.tmp")) is not None
+
+    def convert(self, directory: Path, asset: str, body: bytes, position: str = "") -> None:
+        """Encrypts the configuration of an asset as one that is made now, where it is in clear or
+        under other keys; `position`: a file beside it that is sealed with the same seed, too."""
+        if self._keys is None:
+            return
+        account, context = account_of(directory, asset), context_of(asset)
+        sealed = _bytes(f"{directory}/{INF}")
+        was = self._seed(directory, asset, sealed)
+        if was is not None and self._keys.is_current(
+            account, context, _bytes(f"{directory}/{KEY}")
+        ):
+            return
+        new, key_file = self._keys.new(account, context)
+        sealed = new.seal(body)
+        files = {KEY: key_file, INF: sealed, SUM: self.checksum(asset, sealed)}
+        for name, content in files.items():
+            _write_whole(directory / f"{name}.tmp", "wb", content)
+        if position:
+            self._convert_beside(directory, asset, position, was, new)
+        sync_directory(directory)
+        os.rename(f"{directory}/{KEY}.tmp", f"{directory}/{KEY}")
+        sync_directory(directory)
+        _follow_key(directory)
+
+    def _convert_beside(
+        self, directory: Path, asset: str, name: str, was: Seed | None, new: Seed
+    ) -> None:
+        """Writes a file of an asset aside, under another seed."""
+        path = directory / f"{name}.tmp"
+        try:
+            times = os.stat(directory / name)  # by which the log knows the file
+            body = self._sealed_anew(directory, asset, name, was, new)
+        except FileNotFoundError:  # a commit may remove it meanwhile
+            path.unlink(missing_ok=True)
+            return
+        _write_whole(path, "wb", body)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        sync_directory(path.parent)
 
     def _checked(self, directory: Path, asset: str) -> tuple[bytes, str]:
         """The meta.inf of an asset, and the file that holds its sum; DamagedMeta."""
@@ -146,9 +275,27 @@ class MetaFiles:
             raise DamagedMeta(f"{INF}: {error.strerror}") from None
         want = self.checksum(asset, body)
         for name in (SUM, f"{SUM}.tmp"):
-            if _content(f"{directory}/{name}") == want:
+            if _present(f"{directory}/{name}").strip() == want:
                 return body, name
         raise DamagedMeta(f"{SUM} is not the checksum of {INF}")
+
+
+def _follow_key(directory: Path) -> None:
+    """What a conversion wrote aside gets its names, after that of meta.key. Those that have none
+    when a crash comes are found by the key that does not open meta.inf, which is the last but
+    one."""
+    for name in (INDEX, STATE):
+        path = directory / name
+        aside = path.with_name(f"{path.name}.tmp")
+        if aside.exists():
+            if path.exists():
+                aside.rename(path)
+            else:  # a commit has removed it meanwhile
+                aside.unlink()
+            sync_directory(path.parent)
+    for name in (INF, SUM):
+        os.rename(f"{directory}/{name}.tmp", f"{directory}/{name}")
+    sync_directory(directory)
 
 
 def _opened(directory: Path, until: contextlib.ExitStack) -> int:
@@ -295,8 +442,9 @@ def _bytes(path: str) -> bytes:
         os.close(descriptor)
 
 
-def _content(path: str) -> bytes:
+def _present(path: str) -> bytes:
+    """What a file holds; nothing where it cannot be read."""
     try:
-        return _bytes(path).strip()
+        return _bytes(path)
     except OSError:
         return b""

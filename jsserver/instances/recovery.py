@@ -254,8 +254,14 @@ def _load_stream(
         names = os.listdir(directory)
         config, created = _read_stream(account.shared.files.read, directory, name, names)
         together = synced is not None and _device(f"{directory}/{MESSAGES}") == synced
-        stream = instances.open(StreamAssignment(config, created), directory, together)
+        assignment = StreamAssignment(config, created)
+        stream = instances.open(assignment, directory, together)
     except Exception as error:
+        return _reason(error)
+    try:
+        account.shared.files.convert(directory, name, encode_meta(assignment), metafiles.INDEX)
+    except Exception as error:
+        stream.handle.close(True)
         return _reason(error)
     for leftover in metafiles.leftovers(directory, names):
         metafiles.erase(leftover)
@@ -320,6 +326,7 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
         wanted = new_consumer(name, config, created)
         opened = account.instances.open_consumer(stream, wanted, directory)
         opened.damaged = opened.handle.damaged()
+        account.shared.files.convert(directory, asset, encode_meta(wanted), metafiles.STATE)
     except Exception as error:
         reason = _reason(error)
     else:
@@ -349,7 +356,7 @@ def _read(
     try:
         body = read(directory, asset, names)
         if metafiles.is_encrypted(names, body):
-            raise _Offline("encryption is not supported by this server yet")
+            raise _Offline("encrypted, and the configuration has no key")
         stored = decode.parse(body, kind, strict=True)
         created = goformat.parse_rfc3339(stored.Created)
     except (metafiles.DamagedMeta, decode.Unreadable) as error:

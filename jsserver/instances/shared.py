@@ -1,5 +1,7 @@
 """What the JetStream of all accounts uses: the data plane, settings, files, threads, the clock."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections import deque
@@ -10,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import ParamSpec, TypeVar
 
+from jsserver import TYPE_CHECKING
 from jsserver.assets.limits import Reservations, ServerSettings
 from jsserver.process import garbage
 
@@ -19,6 +22,9 @@ from .backend import Accounts
 from .metafiles import MetaFiles
 from .rounds import Rounds
 from .turns import Turns
+
+if TYPE_CHECKING:
+    from jsserver.disk.keys import Keys
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,11 +42,12 @@ class Shared:
         settings: ServerSettings,
         hash64: metafiles.Hash64,
         clock: Callable[[], int] = time.time_ns,
+        keys: Keys | None = None,
     ) -> None:
         self.accounts = accounts
         """The data plane's, also those without JetStream."""
         self.settings = settings
-        self.files = MetaFiles(hash64)
+        self.files = MetaFiles(hash64, keys)
         self.rounds = Rounds()
         self.clock = clock
         self.reserved = Reservations()

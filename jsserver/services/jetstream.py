@@ -110,7 +110,7 @@ class JetStream:
             request_queue_limit=js.request_queue_limit,
             info_queue_limit=js.info_queue_limit or js.request_queue_limit,
         )
-        self.shared = Shared(accounts, self.settings, hh64)
+        self.shared = Shared(accounts, self.settings, hh64, keys=storage.keys)
         self.dispatcher = Dispatcher(
             self.shared, self.client_info, finished, options.system, Path(self.store.path)
         )

@@ -289,7 +289,7 @@ def test_an_encrypted_directory_is_named_and_left_alone(
     peer.stop()
     files = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     server = servers.under_test(config=f"jetstream {{ {store} }}")
-    reason = "encryption is not supported by this server yet"
+    reason = "encrypted, and the configuration has no key"
     with RawApp(server.port) as client:
         assert client.api("STREAM.LIST")["offline"] == {"S": reason}
         answer = client.api("STREAM.CREATE.S", {"name": "S"})["error"]

@@ -343,7 +343,7 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
         ("leafnodes {listen: 7422, tls {cert_file: x}}", "the leafnode listener"),
         ("mqtt {port: 1883}", "the mqtt listener"),
         ("syslog: true", "logging to syslog"),
-        ("jetstream {key: x}", "JetStream encryption at rest"),
+        ("jetstream {tpm {keys_file: x}}", "a key of JetStream in a TPM"),
         ("write_timeout: retry", "the write_timeout policy 'retry'"),
     ],
 )

@@ -52,11 +52,11 @@ PARTS = {
         *("jwt", "text.goformat", "text.identity", "text.passwords", "text.transforms"),
         "text.urls",
     },
-    "disk.ballast": set(),
-    "disk.directories": set(),
-    "disk.keys": set(),
+    **{key: set() for key in ("disk.ballast", "disk.directories", "disk.keys")},
     "disk.storedir": {"disk.directories", "text.goformat", "text.nuid"},
-    "disk.storage": {"config", "disk.ballast", "disk.storedir", "process.logs", "text.goformat"},
+    "disk.storage": {
+        *("config", "disk.ballast", "disk.keys", "disk.storedir", "process.logs", "text.goformat"),
+    },
     "access.accounts": {"text.identity"},
     "access.links": {"access.accounts", "config"},
     "access.configured": {"access.accounts", "access.links", "config"},
@@ -64,9 +64,7 @@ PARTS = {
     "access.mapping": {"access.certificates"},
     "access.fetch": {"text.goformat"},
     "access.ocsp": {"access.fetch", "text.goformat"},
-    "access.responses": {
-        *("access.ocsp", "config", "process.logs", "text.goformat", "text.s2"),
-    },
+    "access.responses": {"access.ocsp", "config", "process.logs", "text.goformat", "text.s2"},
     "access.clients": set(),
     "access.info": {"config", "text.goformat"},
     "access.refusal": set(),
@@ -102,8 +100,8 @@ PARTS = {
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
     "instances": {
-        *("assets", "disk.directories", "process.garbage", "text.goformat", "text.nuid"),
-        *("text.transforms", "wire"),
+        *("assets", "disk.directories", "disk.keys", "process.garbage", "text.goformat"),
+        *("text.nuid", "text.transforms", "wire"),
     },
     "offline": {
         *("disk.directories", "disk.keys", "disk.storedir", "instances", "text.goformat"),
