@@ -13,6 +13,8 @@ from jsserver.access.auth import (
     without_asking,
 )
 from jsserver.access.clients import Connect, decode_connect
+from jsserver.access.proxies import Proxies
+from jsserver.access.refusal import ProxyNotTrusted
 from jsserver.config.options import (
     Account,
     Authorization,
@@ -208,3 +210,17 @@ def test_an_unknown_user_takes_as_long_as_a_known_one():
     assert not auth.slow(Connect(user="plain"))
     assert auth.admit(Connect(user="nobody", password="s3cret"), "") is None
     assert not authenticator(Authorization(users=users[:1])).slow(Connect(user="nobody"))
+
+
+def test_a_proxy_has_to_sign_the_nonce():
+    trusted, stranger = Signer(), Signer()
+    proxies = Proxies([stranger.public, trusted.public])
+    assert proxies.signer(trusted.signature("n"), "n") == trusted.public
+    assert proxies.signer("", "n") == "" and Proxies([]).signer("x", "n") == ""
+    good = trusted.signature("n")
+    for sig in ("x", good[:-1], "!" * 86, "\u00e9" * 86, good + "x", Signer().signature("n")):
+        with pytest.raises(ProxyNotTrusted):
+            proxies.signer(sig, "n")
+    for nonce in ("m", ""):
+        with pytest.raises(ProxyNotTrusted):
+            proxies.signer(trusted.signature(nonce or "n"), "" if not nonce else "n")

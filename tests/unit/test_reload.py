@@ -1,6 +1,6 @@
 """What a reload may change, and who stays: without a server."""
 
-from typing import Any
+from typing import Any, cast
 
 import bcrypt
 import pytest
@@ -215,3 +215,15 @@ def test_who_has_not_changed_is_not_looked_at() -> None:
         True,
         False,
     ]
+
+
+def test_whoever_has_to_be_looked_at_although_the_user_stays() -> None:
+    users = A, User(name="g", password="y")
+    plain = by_users(*users)
+    known = plain.known("a", "user")
+    assert known is not None
+    for other in by_users(*users, tls=Tls(map=True)), by_users(*users, no_auth_user="g"):
+        for before, now in (plain, other), (other, plain):
+            assert not Staying(before, now, {GLOBAL_ACCOUNT}).unchanged(known.admission)
+    by_token = known.admission._replace(proof=cast(Any, object()))
+    assert not Staying(plain, plain, {GLOBAL_ACCOUNT}).unchanged(by_token)

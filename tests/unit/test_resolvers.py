@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jsserver.access.resolvers import Directory, MemoryResolver, NotFound, NotStored, preload
+from jsserver.jwt.tokens import decode
 from tests.jwts import Account, Operator
 from tests.unit.power_cut import PowerCut, power_cut
 from tests.waiting import wait_until
@@ -49,6 +50,9 @@ def test_an_older_token_never_takes_the_place_of_a_newer_one(tmp_path: Path) -> 
     assert directory.fetch(A.public) == A.token
     preload(directory, {A.public: A.made(iat=NOW - 100), B.public: B.token})
     assert directory.fetch(A.public) == A.token and directory.fetch(B.public) == B.token
+    as_old = B.made(iat=decode(B.token).iat, name="another")
+    preload(directory, {B.public: as_old})
+    assert directory.fetch(B.public) == as_old
     (tmp_path / f"{A.public}.jwt").write_text("no token")
     assert Directory(str(tmp_path)).store(A.public, A.made(iat=NOW - 100))
 
