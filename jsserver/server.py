@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from jsserver.monitor.monitor import Monitor
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
+    from jsserver.services.followers import Parts
     from jsserver.services.jetstream import JetStream
     from jsserver.services.operators import Operators
     from jsserver.services.relay import Relay
-    from jsserver.services.reloading import Parts
     from jsserver.services.routes import Routes
 
 STOP_SIGNALS = {signal.SIGINT: "interrupt", signal.SIGTERM: "terminated"}
@@ -191,7 +191,7 @@ class Server:
         return Operators(self.watched)
 
     def _reloaded_parts(self) -> Parts:
-        from jsserver.services.reloading import Parts  # which most servers never need
+        from jsserver.services.followers import Parts  # which most servers never need
 
         front = self.front
         return Parts(

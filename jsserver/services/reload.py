@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jsserver.process.logs import Logger
 
 if TYPE_CHECKING:
-    from jsserver.services.reloading import Parts
+    from jsserver.services.followers import Parts
 
 FAILED = "Failed to reload server configuration"
 
@@ -53,7 +53,8 @@ class Reload:
                 return "the server ends"
             self._under_way = asyncio.current_task()
             # Imported only here: most servers never need it.
-            from jsserver.services.reloading import ReloadError, Reloading
+            from jsserver.services.followers import ReloadError
+            from jsserver.services.reloading import Reloading
 
             try:
                 await Reloading(self._parts()).run()

@@ -191,6 +191,17 @@ def test_a_file_that_is_wrong_changes_nothing(servers: Servers, text: str) -> No
     reload(server, config)
 
 
+def test_everything_that_cannot_be_taken_is_told(servers: Servers) -> None:
+    config = "jetstream: {max_file: 64M}\naccounts { A { jetstream: {max_file: 1M} } }"
+    server = servers.under_test(config=config, jetstream=True)
+    reload(server, config.replace("1M", "1G") + "\nlog_file: '/nowhere/log'", FAILED)
+    server.wait_log("/nowhere/log")
+    told = [line for line in server.log().splitlines() if FAILED in line]
+    assert len(told) == 2
+    assert "Error enabling jetstream on configured accounts" in told[0]
+    reload(server, config)
+
+
 def test_a_file_that_is_gone_changes_nothing(servers: Servers) -> None:
     server = servers.under_test(config="debug: false")
     (server.folder / "server.conf").unlink()

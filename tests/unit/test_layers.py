@@ -203,13 +203,20 @@ PARTS = {
         *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
         *("services.events", "services.operators", "services.relay", "services.subjects", "wire"),
     },
-    "services.reloading": {
-        *("access.accounts", "access.auth", "access.certificates", "access.clients"),
-        *("access.configured", "access.secured", "access.staying", "access.websocket", "config"),
-        *("disk.storage", "listeners", "process.garbage", "process.logs", "services.certificates"),
-        *("services.delegates", "services.inbox", "services.jetstream", "services.stapling"),
+    "services.followers": {
+        *("access.accounts", "access.certificates", "access.clients", "access.configured"),
+        *("access.secured", "config", "disk.storage", "listeners", "process.logs"),
+        *("services.certificates", "services.delegates", "services.inbox", "services.jetstream"),
+        "services.stapling",
     },
-    "services.reload": {"process.logs", "services.reloading"},
+    "services.following_logins": {
+        *("access.auth", "access.clients", "access.configured", "access.staying"),
+        *("access.websocket", "config", "services.followers"),
+    },
+    "services.reloading": {
+        *("config", "process.garbage", "services.followers", "services.following_logins"),
+    },
+    "services.reload": {"process.logs", "services.followers", "services.reloading"},
     "front": {
         *("access.accounts", "access.configured", "access.info", "access.secured", "config"),
         *("disk.storage", "disk.storedir", "listeners", "process.logs"),
@@ -221,8 +228,8 @@ PARTS = {
         *("access.websocket", "front", "monitor", "process.garbage"),
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
-        *("services.operators", "services.reload", "services.reloading", "services.routes"),
-        *("services.lameduck", "services.relay", "services.system", "services.watched"),
+        *("services.followers", "services.lameduck", "services.operators", "services.relay"),
+        *("services.reload", "services.routes", "services.system", "services.watched"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {

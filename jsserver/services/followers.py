@@ -1,0 +1,330 @@
+"""What of a running server follows its configuration, but for logins: each component says what it
+cannot take, then all take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from jsserver.access.certificates import read_secured
+from jsserver.access.clients import CLOSE_CODES
+from jsserver.cext.engine import ConnNumbers, Item
+from jsserver.config import ConfigError
+from jsserver.config.options import GLOBAL_ACCOUNT, Account, Options
+from jsserver.process.logs import LogError, Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.access.configured import Configured
+    from jsserver.access.secured import Secured
+    from jsserver.cext.engine import DataPlane
+    from jsserver.disk.storage import Storage
+    from jsserver.listeners.listeners import Listeners
+    from jsserver.process.logs import Logger
+    from jsserver.services.certificates import Certificates
+    from jsserver.services.delegates import Delegates
+    from jsserver.services.inbox import Inbox
+    from jsserver.services.jetstream import JetStream
+    from jsserver.services.stapling import Stapled
+
+TOO_MANY = CLOSE_CODES["Maximum Connections Exceeded"]
+TOO_MANY_OF_ACCOUNT = CLOSE_CODES["Maximum Account Connections Exceeded"]
+TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
+NOT_TRUSTED = CLOSE_CODES["Proxy Not Trusted"]
+HANDSHAKE = CLOSE_CODES["TLS Handshake Failure"]
+
+TOGETHER = 64
+"""Accounts, or other pieces of a configuration, between which others have their turn."""
+
+
+class ReloadError(Exception):
+    """Why nothing has changed, in lines for the log."""
+
+
+class Parts(NamedTuple):
+    """The parts of a running server that a reload looks at or changes."""
+
+    options: Options
+    """Changed in place: all parts have these."""
+    log: Logger
+    plane: DataPlane
+    accounts: Accounts
+    configured: Configured
+    inbox: Inbox
+    listeners: Listeners
+    certificates: Certificates
+    jetstream: JetStream | None
+    storage: Storage | None
+    delegates: Delegates | None
+    offer: Callable[[str], None]
+    """Offers the server's services to a new account."""
+    limit: Callable[[], None]
+    """Holds clients to what the options say."""
+    renew: Callable[[Secured | None], None]
+    """Has clients told, held and secured as the options say."""
+    write_files: Callable[[Options], None]
+    """Writes the files for scripts that stood elsewhere by the options before."""
+    watch_system: Callable[[], None]
+    """Tells the system account of events, if it has users now."""
+    loaded: Callable[[], None]
+    """Notes that there is another configuration."""
+
+
+class Component:
+    """One reload, as a part of the server sees it. The steps come one after another, each of all
+    components before the next one. Until `take` nothing has changed for anybody."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def read(self, old: Options, new: Options) -> None:
+        """In the thread that has read the file: makes what takes long."""
+
+    async def check(self, new: Options) -> None:
+        """ReloadError: `new` cannot be taken. What taking needs is made now."""
+
+    def drop(self) -> None:
+        """Another component cannot take its part: lets go of what was made."""
+
+    async def prepare(self, new: Options) -> None:
+        """All can. Does beforehand what nobody notices."""
+
+    def take(self, before: Options) -> None:
+        """The server's options are the new ones: so is the component from now on. Waits for
+        nothing, and cannot fail."""
+
+    async def follow(self) -> None:
+        """Everything was taken. Does what takes its time."""
+
+
+class Output(Component):
+    """The log: what it says, and where."""
+
+    _sink: Sink | None = None
+    """Where the log goes, if that is elsewhere."""
+
+    async def check(self, new: Options) -> None:
+        log, old = self.parts.log, self.parts.options
+        if new.log_file == old.log_file:
+            return
+        try:
+            self._sink = log.open(new.log_file)
+        except LogError as error:
+            raise ReloadError(str(error).strip()) from None
+
+    def drop(self) -> None:
+        if self._sink is not None:
+            self._sink.close(0)
+
+    def take(self, before: Options) -> None:
+        log, options = self.parts.log, self.parts.options
+        log.choose(
+            debug=options.debug,
+            trace=options.trace,
+            timestamps=options.logtime,
+            utc=options.logtime_utc,
+        )
+        if self._sink is not None:
+            log.switch(self._sink)
+
+
+class Proxies(Component):
+    """Those that are trusted."""
+
+    def take(self, before: Options) -> None:
+        """Cuts who came by a proxy that is trusted no more."""
+        gone = set(before.trusted_proxies) - set(self.parts.options.trusted_proxies)
+        for cid, admission in list(self.parts.inbox.admissions.items()):
+            if admission.proxy in gone:
+                self.parts.plane.close_connection(cid, NOT_TRUSTED, b"Authorization Violation")
+
+
+class Ceilings(Component):
+    """How many connections and subscriptions there may be."""
+
+    _limited: dict[str, Account]
+    """The accounts that have other limits, by name."""
+
+    def read(self, old: Options, new: Options) -> None:
+        limits = {account.name: _limits(account) for account in old.accounts}
+        self._limited = {a.name: a for a in new.accounts if limits.get(a.name) != _limits(a)}
+
+    def take(self, before: Options) -> None:
+        """Cuts whoever is too many where there may be less than before: the youngest of the server,
+        and of each account, and who has more subscriptions than there may be."""
+        parts, limited = self.parts, self._limited
+        options, plane = parts.options, parts.plane
+        if not limited and options.max_connections == before.max_connections:
+            return
+        items = sorted(plane.connections(), key=lambda item: item.cid)
+        most = max(options.max_connections, 0)
+        for item in items[most:]:
+            plane.close_connection(item.cid, TOO_MANY, b"maximum connections exceeded")
+        if len(items) > most:
+            count = len(items) - most
+            parts.log.info(f"Closed {count} connections to fall within max_connections")
+        present: Counter[str] = Counter()
+        for item in items[:most]:
+            admission = parts.inbox.admissions.get(item.cid)
+            account_of = limited.get(admission.account) if admission is not None else None
+            if account_of is not None:
+                present[account_of.name] += 1
+                self._prune_one(item, account_of, present[account_of.name])
+
+    def _prune_one(self, item: Item, account: Account, place: int) -> None:
+        plane, subscriptions = self.parts.plane, ConnNumbers(*item.numbers).subscriptions
+        if 0 <= account.max_connections < place:
+            text = b"maximum account active connections exceeded"
+            plane.close_connection(item.cid, TOO_MANY_OF_ACCOUNT, text)
+        elif 0 <= account.max_subscriptions < subscriptions:
+            text = b"maximum subscriptions exceeded"
+            plane.close_connection(item.cid, TOO_MANY_SUBSCRIPTIONS, text)
+
+
+class Securing(Component):
+    """TLS, and what certificates are shown and wanted."""
+
+    _secured: Secured | None = None
+    _stapled: list[Stapled]
+    _pins: dict[bool, list[str] | None]
+
+    async def check(self, new: Options) -> None:
+        try:
+            self._stapled = await self.parts.certificates.learn_staples(new)
+            staples = dict(one.staple for one in self._stapled)
+            secured = self.parts.listeners.secured
+            self._secured = await asyncio.to_thread(secured, new, staples)
+        except ConfigError as error:
+            raise ReloadError(str(error).strip()) from None
+
+    async def prepare(self, new: Options) -> None:
+        await self.parts.certificates.take_peers(new)
+
+    def take(self, before: Options) -> None:
+        self._pins = _pins(before)
+        self.parts.renew(self._secured)
+        self.parts.certificates.attend_staples(self._stapled)
+
+    async def follow(self) -> None:
+        pins = _pins(self.parts.options)
+        changed = {way: pins[way] if pins[way] != self._pins[way] else None for way in pins}
+        if any(changed.values()):
+            self._cut_unpinned(changed)
+
+    def _cut_unpinned(self, pins: dict[bool, list[str] | None]) -> None:
+        """Cuts whose certificates are no longer those that may come; None: any may."""
+        closed = 0
+        for item in self.parts.plane.connections():
+            pinned = pins[bool(ConnNumbers(*item.numbers).websocket)]
+            found = read_secured(item.texts[2])
+            if pinned is None or found is None:
+                continue
+            known = found.certificates[:1]
+            if not known or known[0].key_digest not in pinned:
+                self.parts.plane.close_connection(item.cid, HANDSHAKE)
+                closed += 1
+        if closed:
+            self.parts.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+
+
+class RunFiles(Component):
+    """Files for scripts."""
+
+    def take(self, before: Options) -> None:
+        self.parts.write_files(before)
+
+
+class SystemEvents(Component):
+    """Events of the system account."""
+
+    def take(self, before: Options) -> None:
+        self.parts.watch_system()
+
+
+class Tokens(Component):
+    """Accounts of operator mode."""
+
+    async def follow(self) -> None:
+        if self.parts.delegates is not None:
+            await self.parts.delegates.reload()
+
+
+class Streams(Component):
+    """JetStream, and which accounts have it."""
+
+    async def check(self, new: Options) -> None:
+        storage, jetstream = self.parts.storage, self.parts.jetstream
+        if storage is None or jetstream is None:
+            return
+        accounts, own = new.jetstream_accounts, new.jetstream
+        if new.system in accounts:
+            raise ReloadError("Not allowed to enable JetStream on the system account")
+        lacks = storage.lacks(
+            accounts.values(),
+            max(own.max_memory, jetstream.max_memory),
+            max(own.max_store, jetstream.max_store),
+        )
+        if lacks:
+            raise ReloadError(f"Error enabling jetstream on configured accounts: {lacks}")
+
+    def take(self, before: Options) -> None:
+        storage, jetstream, own = (
+            self.parts.storage,
+            self.parts.jetstream,
+            self.parts.options.jetstream,
+        )
+        if jetstream is not None and storage is not None:
+            maxima = max(own.max_memory, storage.max_memory), max(own.max_store, storage.max_store)
+            storage.limit(*maxima)
+            jetstream.limit(*maxima)
+
+    async def follow(self) -> None:
+        options = self.parts.options
+        if self.parts.jetstream is not None and not options.operators.enabled:
+            await self.parts.jetstream.follow(options.jetstream_accounts)
+
+
+class ConfiguredAccounts(Component):
+    """Which accounts there are: in operator mode tokens say so."""
+
+    async def prepare(self, new: Options) -> None:
+        """Opens those that are new, in which nobody is yet."""
+        parts = self.parts
+        if new.operators.enabled:
+            return
+        opened = [account.name for account in new.accounts if account.name not in parts.accounts]
+        for number, name in enumerate(opened):
+            parts.accounts.open(name)
+            parts.offer(name)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+
+    async def follow(self) -> None:
+        parts, options = self.parts, self.parts.options
+        if options.operators.enabled:
+            return
+        configured = account_names(options)
+        gone = [name for name in parts.accounts if name not in configured]
+        for number, name in enumerate(gone):
+            parts.configured.close(name)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+
+
+def account_names(options: Options) -> set[str]:
+    """All accounts that a configuration speaks of."""
+    return {GLOBAL_ACCOUNT, options.system, *(account.name for account in options.accounts)}
+
+
+def _limits(account: Account) -> tuple[int, int]:
+    return account.max_connections, account.max_subscriptions
+
+
+def _pins(options: Options) -> dict[bool, list[str] | None]:
+    """The certificates that may come, by whether it is through WebSocket."""
+    blocks = {False: options.tls, True: options.websocket.tls}
+    return {way: block.pinned_certs if block is not None else None for way, block in blocks.items()}
