@@ -192,7 +192,9 @@ class Front:
         try:
             write_pid_file(path)
         except OSError as e:
-            return f"open {path}: {(e.strerror or str(e)).lower()}"
+            from jsserver.text.denied import remedy  # few need it
+
+            return f"open {path}: {(e.strerror or str(e)).lower()}{remedy(e, path)}"
         return ""
 
     def write_files(self, before: Options) -> None:
@@ -201,9 +203,7 @@ class Front:
         if o.pid_file and o.pid_file != before.pid_file and (reason := self._write_pid()):
             self.log.error(f"Failed to write pidfile: {reason}")
         if o.ports_file_dir != before.ports_file_dir:
-            if self._ports_file is not None:
-                self._ports_file.remove()
-                self._ports_file = None
+            self._remove_ports()
             if o.ports_file_dir:
                 self._write_ports()
 
@@ -338,7 +338,17 @@ class Front:
         try:
             self._ports_file.write(self.listeners.urls())
         except OSError as e:
+            self._ports_file = None
             self.log.error(f"Error writing ports file: {e.strerror}: {o.ports_file_dir}")
+
+    def _remove_ports(self) -> None:
+        if self._ports_file is None:
+            return
+        try:
+            self._ports_file.remove()
+        except OSError as e:
+            self.log.error(f"Error cleaning up ports file: {failure(e)}")
+        self._ports_file = None
 
     @staticmethod
     def _prompt(body: Callable[[], object]) -> Callable[[], object]:
@@ -370,5 +380,4 @@ class Front:
             self.plane.close()  # else whoever hangs in a system call would come back to nothing
         if self.storage is not None:
             self.storage.directory.close()
-        if self._ports_file is not None:
-            self._ports_file.remove()
+        self._remove_ports()

@@ -58,15 +58,16 @@ class StoreDir:
         except (FileExistsError, NotADirectoryError) as e:
             raise StoreDirError("storage directory is not a directory") from e
         except OSError as e:
-            raise StoreDirError(
-                f"could not create storage directory - mkdir {e.filename}: {reason(e).lower()}"
-            ) from e
+            said = f"mkdir {e.filename}: {reason(e).lower()}{_remedy(e, path)}"
+            raise StoreDirError(f"could not create storage directory - {said}") from e
         try:
             self._lock = lock_directory(path)
         except BlockingIOError as e:
             raise InUse(f'store directory "{path}" is in use by {user_of(path) or OTHER}') from e
         except OSError as e:
-            raise StoreDirError(f"cannot lock store directory: {failure(e)}") from e
+            raise StoreDirError(
+                f"cannot lock store directory: {failure(e)}{_remedy(e, path)}"
+            ) from e
 
     def close(self) -> None:
         if self._disposable:
@@ -74,6 +75,12 @@ class StoreDir:
 
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+def _remedy(error: OSError, path: str) -> str:
+    from jsserver.text.denied import remedy  # few need it
+
+    return remedy(error, path)
 
 
 def user_of(path: str) -> str:

@@ -155,9 +155,10 @@ class _FileSink:
         try:
             return os.open(self._path, flags, 0o640)
         except OSError as error:
-            raise LogError(
-                f"error opening file: open {self._path}: {(error.strerror or '').lower()}"
-            ) from None
+            from jsserver.text.denied import remedy  # few need it
+
+            said = f"{(error.strerror or '').lower()}{remedy(error, self._path)}"
+            raise LogError(f"error opening file: open {self._path}: {said}") from None
 
     def write(self, line: bytes) -> None:
         with self._lock:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.client.raw import RawApp, RawClient
 from tests.servers import Server, ServerFailed, Servers, command_under_test, free_port, servers_in
+from tests.waiting import wait_until
 
 SEVERAL_REACTORS = Path(__file__).parents[1] / "several_reactors.py"
 
@@ -280,3 +281,21 @@ def test_traps_of_the_store_directory(servers: Servers) -> None:
         second.start()
     inside = servers.under_test(args=["-js", "-sd", str(server.store / "jetstream")])
     inside.wait_log("holds streams itself, which are not served")
+
+
+@pytest.mark.parametrize("gone", ["the folder", "the file"])
+def test_a_ports_file_that_cannot_be_removed_ends_no_stop_badly(
+    servers: Servers, tmp_path: Path, gone: str
+) -> None:
+    folder = tmp_path / "ports"
+    folder.mkdir()
+    server = servers.under_test(args=["--ports_file_dir", str(folder)])
+    wait_until(lambda: any(folder.glob("*.ports")), "the ports file")
+    (file,) = folder.glob("*.ports")
+    file.unlink()
+    if gone == "the folder":
+        folder.rmdir()
+        folder.write_text("a file")
+    assert server.stop() == 0
+    shown = "Error cleaning up ports file" in server.log()
+    assert shown is (gone == "the folder")

@@ -33,13 +33,13 @@ LAYERS = {
 #: parts above it: so no part of a server knows of the client `bench`, or of `cli`.
 PARTS = {
     **{key: set() for key in ("text.goformat", "text.identity", "text.http", "text.nuid")},
-    **{key: set() for key in ("text.passwords", "text.s2", "text.transforms")},
+    **{key: set() for key in ("text.denied", "text.passwords", "text.s2", "text.transforms")},
     "text.flags": {"text.goformat"},
     "text.nkeys": {"text.identity"},
     "text.urls": {"text.goformat"},
     "process.garbage": set(),
     "process.libc": set(),
-    "process.logs": {"text.goformat"},
+    "process.logs": {"text.denied", "text.goformat"},
     "process.notify": set(),
     "process.priority": {"process.libc"},
     "process.procs": {"process.libc"},
@@ -53,7 +53,7 @@ PARTS = {
         "text.urls",
     },
     **{key: set() for key in ("disk.ballast", "disk.directories", "disk.keys")},
-    "disk.storedir": {"disk.directories", "text.goformat", "text.nuid"},
+    "disk.storedir": {"disk.directories", "text.denied", "text.goformat", "text.nuid"},
     "disk.storage": {
         *("config", "disk.ballast", "disk.keys", "disk.storedir", "process.logs", "text.goformat"),
     },
@@ -220,8 +220,8 @@ PARTS = {
     "front": {
         *("access.accounts", "access.configured", "access.info", "access.secured", "config"),
         *("disk.storage", "disk.storedir", "listeners", "process.logs"),
-        *("process.priority", "process.runfiles", "services.subjects", "text.goformat"),
-        *("text.identity", "text.nkeys", "text.nuid"),
+        *("process.priority", "process.runfiles", "services.subjects", "text.denied"),
+        *("text.goformat", "text.identity", "text.nkeys", "text.nuid"),
     },
     "server": {
         *("access.auth", "access.clients", "access.refusal"),

@@ -2,14 +2,16 @@
 
 import errno
 import os
+import pwd
 import tempfile
 from pathlib import Path
 
 import pytest
 
+from jsserver.disk import storedir
 from jsserver.disk.ballast import Ballast
 from jsserver.disk.directories import make_directory
-from jsserver.disk.storedir import InUse, StoreDir
+from jsserver.disk.storedir import InUse, StoreDir, StoreDirError
 from tests.unit.power_cut import PowerCut, power_cut
 
 __all__ = ["power_cut"]
@@ -39,6 +41,37 @@ def test_who_has_a_store_directory_is_told_with_its_process(tmp_path: Path) -> N
         StoreDir(str(tmp_path))
     one.close()
     StoreDir(str(tmp_path)).close()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OSError(errno.EROFS, "Read-only file system", "made"),
+            "read-only file system ({mount} is read-only for this server; under systemd name"
+            " {folder} in ReadWritePaths=)",
+        ),
+        (
+            OSError(errno.EACCES, "Permission denied", "made"),
+            "permission denied (the server runs as user {me}, {folder} belongs to {me})",
+        ),
+        (OSError(errno.ENOSPC, "No space left on device", "made"), "no space left on device"),
+    ],
+)
+def test_why_there_is_no_store_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
+) -> None:
+    def refuse(path: str, mode: int) -> None:
+        raise error
+
+    monkeypatch.setattr(storedir, "make_directory", refuse)
+    mount = tmp_path
+    while not os.path.ismount(mount):
+        mount = mount.parent
+    me = pwd.getpwuid(os.geteuid()).pw_name
+    with pytest.raises(StoreDirError) as caught:
+        StoreDir(str(tmp_path / "not" / "there"))
+    assert str(caught.value).endswith(said.format(folder=tmp_path, mount=mount, me=me))
 
 
 def test_a_directory_is_there_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
