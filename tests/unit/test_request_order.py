@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jsserver.api.endpoints import ENDPOINTS
 from jsserver.instances.order import Effect, Order, Place, Stage
 
 LOOKS, CHANGES, CLAIMS = Effect.LOOKS, Effect.CHANGES, Effect.CLAIMS
@@ -22,6 +23,26 @@ def entered(
     place = Place(stream, consumer, effect, nullcontext)
     order.enter(connection, place)
     return place
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "told"),
+    [
+        ("STREAM.CREATE", ["S"], ("S", None, CLAIMS)),
+        ("STREAM.PURGE", ["S"], ("S", None, CHANGES)),
+        ("STREAM.INFO", ["S"], ("S", None, LOOKS)),
+        ("INFO", [], (None, None, LOOKS)),
+        ("CONSUMER.CREATE", ["S"], ("S", None, CHANGES)),  # its name is not known yet
+        ("CONSUMER.CREATE", ["S", "c", "a", "b"], ("S", "c", CLAIMS)),
+        ("CONSUMER.DURABLE.CREATE", ["S", "c"], ("S", "c", CLAIMS)),
+        ("CONSUMER.INFO", ["S", "c"], ("S", "c", LOOKS)),
+    ],
+)
+def test_what_requests_are_among_those_of_their_connection(
+    name: str, args: list[str], told: tuple[str | None, str | None, Effect]
+) -> None:
+    place = ENDPOINTS[name].place(args, nullcontext)
+    assert (place.stream, place.consumer, place.effect) == told
 
 
 Told = tuple[str | None, str | None, Effect]
