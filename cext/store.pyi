@@ -23,3 +23,10 @@ def checkpoint_rows(stream: str, data: ReadableBuffer) -> bytes | None:
 
 def record_mark(checksum: int, size: int, subject: int, header: int, at: int) -> int:
     """A record's part of its group's digest; `size` as it stands in the record."""
+
+BLOCK_HEAD: int
+"""Bytes of a block's file that say its plain size."""
+
+def plain_size(head: bytes, size: int) -> int:
+    """How long a block is when it is not compressed, of a file of that beginning and size; 0: it is
+    compressed and does not say."""

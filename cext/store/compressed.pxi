@@ -68,14 +68,18 @@ cdef uint64_t compressed_at(const uint8_t* p, uint64_t n, uint64_t* plain) noexc
     return 0
 
 
-cdef uint64_t plain_size(FileOps* f, int fd, uint64_t size) noexcept nogil:
-    # Of a block whose file has that size; 0: it is compressed and does not say.
-    cdef uint8_t head[COMPRESSED_HEAD]
+cdef uint64_t plain_of(const uint8_t* head, uint64_t n, uint64_t size) noexcept nogil:
+    # The plain size of a block whose file has that beginning and size; 0: it is compressed and does not say.
     cdef uint64_t plain = 0
-    if (size < COMPRESSED_HEAD or f.pread(f.ctx, fd, head, COMPRESSED_HEAD, 0) != COMPRESSED_HEAD
-            or compressed_at(head, COMPRESSED_HEAD, &plain) == 0):
+    return size if compressed_at(head, n, &plain) == 0 else plain
+
+
+cdef uint64_t plain_size(FileOps* f, int fd, uint64_t size) noexcept nogil:
+    # The same of an open file.
+    cdef uint8_t head[COMPRESSED_HEAD]
+    if size < COMPRESSED_HEAD or f.pread(f.ctx, fd, head, COMPRESSED_HEAD, 0) != COMPRESSED_HEAD:
         return size
-    return plain
+    return plain_of(head, COMPRESSED_HEAD, size)
 
 
 cdef bint is_compressed(FileOps* f, int fd) noexcept nogil:

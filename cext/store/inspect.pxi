@@ -155,4 +155,9 @@ def py_record_mark(uint64_t checksum, uint32_t size, uint32_t subject, uint32_t 
     return st_mark(checksum, size, subject, header, at)
 
 
-globals().update(block_rows=py_block_rows, checkpoint_rows=py_checkpoint_rows, record_mark=py_record_mark)
+def py_plain_size(bytes head not None, uint64_t size) -> int:
+    return plain_of(<const uint8_t*><const char*>head, <uint64_t>len(head), size)
+
+
+globals().update(block_rows=py_block_rows, checkpoint_rows=py_checkpoint_rows, record_mark=py_record_mark,
+                 plain_size=py_plain_size, BLOCK_HEAD=COMPRESSED_HEAD)

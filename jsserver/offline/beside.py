@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import blocks, caches, consumers, seals
+from jsserver.cext.store import BLOCK_HEAD, plain_size
+
+from . import caches, consumers, seals
 from .blocks import TAIL, Block
 from .findings import Severity
 from .messages import Walk, messages_of
@@ -136,10 +138,10 @@ def _end_of(on: StreamCheck, number: int) -> tuple[int, bytes] | None:
     """The size of a block when it is not compressed, and its last 8 bytes."""
     try:
         with open(on.folder / f"{number}.blk", "rb") as file:
-            head = file.read(16)
+            head = file.read(BLOCK_HEAD)
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - TAIL))
-            return blocks.plain_size(head, size), file.read(TAIL)
+            return plain_size(head, size), file.read(TAIL)
     except OSError:
         return None
 

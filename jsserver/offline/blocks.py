@@ -151,19 +151,6 @@ def of_bytes(data: bytes, number: int, stream: str) -> Block:
     return Block(number, len(data), data, _rows=rows)
 
 
-def plain_size(head: bytes, size: int) -> int:
-    """How long the block is when it is not compressed, of a file of that size and beginning."""
-    if head[:3] != PACKED:
-        return size
-    length = shift = 0
-    for byte in head[4:]:
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            break
-    return length
-
-
 def unpack(raw: bytes) -> bytes:
     """The plain bytes of a compressed block; ValueError."""
     if len(raw) < 5 + TAIL or raw[3] != 1:

@@ -13,6 +13,7 @@ import msgspec
 
 from jsserver_spark.cext.bytes import hh64
 from jsserver_spark.cext.columns import Plain, block_key
+from jsserver_spark.cext.store import BLOCK_HEAD, plain_size
 from jsserver_spark.errors import NatsError, OptionError
 from jsserver_spark.files.keys import Keys, Seed, server_key
 from jsserver_spark.options import StoreOptions
@@ -22,8 +23,6 @@ log = logging.getLogger("jsserver_spark.store")
 ARCHIVE = "stream.tar.s2"
 _BLOCK = re.compile(r"[0-9]{1,18}\.blk")
 _END = 8
-_PACKED_HEAD = 13
-"""Bytes of a compressed block that say its plain size: "cmp", an algorithm, a varint."""
 _RETRIES = 5
 _RETRY_SECONDS = 0.05
 
@@ -220,7 +219,7 @@ class StreamFiles:
     def plain_size(self, number: int) -> int:
         """Bytes of a block without its compression, by which caches know it. FileNotFoundError."""
         with self.block(number).open("rb") as file:
-            return _plain_size(file.read(_PACKED_HEAD), file.seek(0, os.SEEK_END))
+            return plain_size(file.read(BLOCK_HEAD), file.seek(0, os.SEEK_END))
 
     def key(self, number: int) -> bytes:
         """The key of a block's checksums."""
@@ -279,10 +278,10 @@ class StreamFiles:
     def end(self, number: int) -> tuple[int, bytes]:
         """The size of a block without its compression, and its last 8 bytes. FileNotFoundError."""
         with self.block(number).open("rb") as file:
-            head = file.read(_PACKED_HEAD)
+            head = file.read(BLOCK_HEAD)
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _END))
-            return _plain_size(head, size), file.read(_END)
+            return plain_size(head, size), file.read(_END)
 
     def dictionary(self) -> bytes | None:
         """Our subjects.jsd, which says what the subjects in sidecars are."""
@@ -325,18 +324,6 @@ def _names(folder: Path) -> list[str]:
         return []
     except OSError as error:
         raise NatsError(f"{folder}: {error.strerror}") from None
-
-
-def _plain_size(head: bytes, size: int) -> int:
-    """The size of a block without its compression, of a file of that beginning and size."""
-    if head[:3] != b"cmp":
-        return size
-    length = 0
-    for place, byte in enumerate(head[4:]):
-        length |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            break
-    return length
 
 
 def _content(path: Path) -> bytes | None:
