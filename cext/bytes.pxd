@@ -266,6 +266,24 @@ cdef struct Table:
     uint32_t cap
     uint32_t n
 
+cdef inline void* table_from(const Table* t, uint64_t hash, uint32_t* at) noexcept nogil:
+    while t.a[at[0]].item != NULL:
+        if t.a[at[0]].hash == hash:
+            return t.a[at[0]].item
+        at[0] = (at[0] + 1) & (t.cap - 1)
+    return NULL
+
+cdef inline void* table_first(const Table* t, uint64_t hash, uint32_t* at) noexcept nogil:
+    # The first item of this hash, NULL: there is none. `at` is where it stands; table_more gives the next one.
+    if t.n == 0:
+        return NULL
+    at[0] = <uint32_t>hash & (t.cap - 1)
+    return table_from(t, hash, at)
+
+cdef inline void* table_more(const Table* t, uint64_t hash, uint32_t* at) noexcept nogil:
+    at[0] = (at[0] + 1) & (t.cap - 1)
+    return table_from(t, hash, at)
+
 cdef int table_add(Table* t, uint64_t hash, void* item) noexcept nogil         # 0 | -1 no memory
 cdef void table_remove(Table* t, uint64_t hash, void* item) noexcept nogil     # which is there
 # The item with the least place from `at` on, which becomes that place; NULL: there is none. Items may come and go between two

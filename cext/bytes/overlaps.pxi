@@ -93,19 +93,16 @@ cdef int meet_split(MeetTrie* x, Span pattern) noexcept nogil:
 cdef MeetNode* meet_child(const MeetTrie* x, const MeetNode* parent, const Word* w) noexcept nogil:
     # The literal child of this token, or NULL.
     cdef uint64_t hash
-    cdef uint32_t i
+    cdef uint32_t at = 0
     cdef MeetNode* node
     if list_empty(&parent.children):
         return NULL
     hash = meet_hash(parent, w.hash)
-    i = <uint32_t>hash & (x.edges.cap - 1)
-    while x.edges.a[i].item != NULL:
-        node = <MeetNode*>x.edges.a[i].item
-        if (x.edges.a[i].hash == hash and node.parent == parent and node.n_token == w.n
-                and memcmp(meet_token(node), w.p, w.n) == 0):
-            return node
-        i = (i + 1) & (x.edges.cap - 1)
-    return NULL
+    node = <MeetNode*>table_first(&x.edges, hash, &at)
+    while node != NULL and not (node.parent == parent and node.n_token == w.n
+                                and memcmp(meet_token(node), w.p, w.n) == 0):
+        node = <MeetNode*>table_more(&x.edges, hash, &at)
+    return node
 
 
 cdef MeetNode* meet_step(MeetTrie* x, MeetNode* at, const Word* w) noexcept nogil:

@@ -16,15 +16,12 @@ cdef inline uint64_t edge_hash(const PatternNode* parent, uint64_t token_hash) n
 cdef inline PatternNode* edge_find(const Table* t, const PatternNode* parent, const Tokens* token,
                                    uint64_t token_hash) noexcept nogil:
     cdef uint64_t hash = edge_hash(parent, token_hash)
-    cdef uint32_t i = <uint32_t>hash & (t.cap - 1)
-    cdef PatternNode* node
-    while t.a[i].item != NULL:
-        node = <PatternNode*>t.a[i].item
-        if (t.a[i].hash == hash and node.parent == parent and node.n_token == token.n
-                and memcmp(node_token(node), token.p, token.n) == 0):
-            return node
-        i = (i + 1) & (t.cap - 1)
-    return NULL
+    cdef uint32_t at = 0
+    cdef PatternNode* node = <PatternNode*>table_first(t, hash, &at)
+    while node != NULL and not (node.parent == parent and node.n_token == token.n
+                                and memcmp(node_token(node), token.p, token.n) == 0):
+        node = <PatternNode*>table_more(t, hash, &at)
+    return node
 
 
 cdef PatternNode* node_step(PatternTrie* x, PatternNode* at, const Tokens* t) noexcept nogil:

@@ -176,20 +176,15 @@ cdef void vec_remove(Sublist* l, SubVec* v, Sub* s) noexcept nogil:
 
 cdef inline SubSet* literal_find(const Table* t, Span subject, uint64_t hash) noexcept nogil:
     # A set is never empty, so any of its subscriptions tells its subject.
-    cdef uint32_t i
-    cdef SubSet* set
+    cdef uint32_t at = 0
+    cdef SubSet* set = <SubSet*>table_first(t, hash, &at)
     cdef SubVec* any
-    if t.n == 0:
-        return NULL
-    i = <uint32_t>hash & (t.cap - 1)
-    while t.a[i].item != NULL:
-        if t.a[i].hash == hash:
-            set = <SubSet*>t.a[i].item
-            any = &set.plain if set.plain.n else &set.queued
-            if span_eq(vec_subs(any)[0].subject, subject):
-                return set
-        i = (i + 1) & (t.cap - 1)
-    return NULL
+    while set != NULL:
+        any = &set.plain if set.plain.n else &set.queued
+        if span_eq(vec_subs(any)[0].subject, subject):
+            break
+        set = <SubSet*>table_more(t, hash, &at)
+    return set
 
 
 cdef inline void has_garbage(Sublist* l) noexcept nogil:

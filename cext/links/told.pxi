@@ -5,18 +5,11 @@ cdef uint64_t told_hash(Span subject, Span queue) noexcept nogil:
 
 
 cdef Told* told_find(const Table* t, Span subject, Span queue, uint64_t hash) noexcept nogil:
-    cdef uint32_t i
-    cdef Told* found
-    if t.n == 0:
-        return NULL
-    i = <uint32_t>hash & (t.cap - 1)
-    while t.a[i].item != NULL:
-        if t.a[i].hash == hash:
-            found = <Told*>t.a[i].item
-            if span_eq(found.subject, subject) and span_eq(found.queue, queue):
-                return found
-        i = (i + 1) & (t.cap - 1)
-    return NULL
+    cdef uint32_t at = 0
+    cdef Told* found = <Told*>table_first(t, hash, &at)
+    while found != NULL and not (span_eq(found.subject, subject) and span_eq(found.queue, queue)):
+        found = <Told*>table_more(t, hash, &at)
+    return found
 
 
 cdef Told* told_new(Table* t, Span subject, Span queue, uint64_t hash) noexcept nogil:
