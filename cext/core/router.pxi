@@ -80,10 +80,10 @@ cdef bint names_group(const Span* groups, Span name) noexcept nogil:
 
 
 cdef int group_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m) noexcept nogil:
-    # To one member of a group, some of whom are at other servers: a member of this cluster, each as likely as its weight says;
-    # then one of a leaf node. What another server of this cluster has sent goes to those who are here before all others. A leaf
-    # cluster has its own messages already.
-    cdef uint32_t k = choose(e, g), j
+    # To one member of a group, some of whom may be at other servers: a member of this cluster, each as likely as its weight
+    # says; then one of a leaf node. What another server of this cluster has sent goes to those who are here before all others.
+    # A leaf cluster has its own messages already.
+    cdef uint32_t k = choose(e, g) if g.n > 1 else 0, j
     cdef Sub* s
     cdef Sub* other = NULL
     for j in range(g.n):
@@ -170,7 +170,7 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     cdef Sublist* subs = a.subs
     cdef const Match* found
     cdef const QueueGroup* g
-    cdef uint32_t i, j, k
+    cdef uint32_t i
     cdef int taken = 0
     cdef const Msg* outer = e.sharing
     cdef Payload* outer_payload = e.shared
@@ -192,18 +192,8 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
         taken += deliver(e, src, found.plain[i], m)
     for i in range(found.n_groups):
         g = &found.groups[i]
-        if e.peers != NULL:
-            if m.groups == NULL or names_group(m.groups, g.name):
-                taken += group_deliver(e, src, g, m)
-            continue
-        k = choose(e, g) if g.n > 1 else 0
-        for j in range(g.n):
-            if deliver(e, src, g.subs[k], m):
-                taken += 1
-                break
-            k += 1
-            if k == g.n:
-                k = 0
+        if m.groups == NULL or names_group(m.groups, g.name):
+            taken += group_deliver(e, src, g, m)
     if e.peers != NULL:
         targets_send(e, m, outer_target, outer_picked)
     match_done(subs, found)
