@@ -290,6 +290,17 @@ cdef void table_remove(Table* t, uint64_t hash, void* item) noexcept nogil     #
 # calls: an item keeps its place. Of items with the same hash one is found.
 cdef void* table_next(const Table* t, uint64_t* at) noexcept nogil
 
+cdef enum:
+    ARRAY_MAX = 0x40000000      # items of a growing array
+
+cdef int array_grow(void* array, uint32_t* cap, uint64_t need, size_t item, uint32_t first) noexcept nogil
+
+cdef inline int array_room(void* array, uint32_t* cap, uint64_t need, size_t item, uint32_t first) noexcept nogil:
+    # Room for `need` items of a size in a growing array, which moves; `array` is where the pointer to it stands. `first` is how
+    # many it begins with. 0 | -1 no memory, or too many: then all is as it was.
+    return 0 if need <= cap[0] else array_grow(array, cap, need, item, first)
+
+
 cdef struct Bytes:
     # A growable buffer. data moves when it grows.
     uint8_t* data

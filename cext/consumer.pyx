@@ -12,7 +12,7 @@ from jsserver.cext.bytes cimport (
     ADV_ACK_METRIC, ADV_MAX_DELIVER, ADV_NAK, ADV_PINNED, ADV_TERM, ADV_UNPINNED, EV_ADVISORY, EV_CONSUMER_GONE, EV_LOG,
     EV_PAUSE_OVER, HEARS_REQUESTS, JSON_ARRAY, JSON_NULL, JSON_NUMBER, JSON_OBJECT, JSON_STRING, KIND_ACCOUNT, KIND_ACK,
     Bytes, Event, FileOps, JsonItem, JsonReader, List, ListNode, ListWalk, Msg, Span, Task, Timer, U64Map, U64Pair,
-    bytes_add, bytes_free, bytes_reserve, compare_u64, env_held, env_random, env_token, get_uv, header_get, hh64,
+    array_room, bytes_add, bytes_free, bytes_reserve, compare_u64, env_held, env_random, env_token, get_uv, header_get, hh64,
     inbound_fn, invariant, json_at_end, json_bool, json_enter_object, json_key_is, json_next_member, json_open,
     json_text, list_empty, list_first, list_head, list_insert, list_last, list_linked, list_owner, list_pop, list_prev,
     list_push_back, list_push_front, list_remove, list_step, list_take, list_walk, put_u64, put_uv, span,

@@ -3,7 +3,7 @@
 from libc.errno cimport EIO, ENOMEM
 from libc.stdint cimport INT64_MAX, INT64_MIN, UINT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strerror, strlen
 from posix.fcntl cimport O_RDONLY
 
@@ -11,7 +11,7 @@ from jsserver.cext.bytes cimport (
     ANSWERED, ANSWERS, EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_FALSE,
     JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, KIND_ACK, KIND_GATEWAY, KIND_JETSTREAM, KIND_LEAF, KIND_ROUTER, LEFT,
     LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, ListNode,
-    ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform, bytes_add, bytes_free, bytes_reserve,
+    ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform, array_room, bytes_add, bytes_free, bytes_reserve,
     cond_free, cond_init, draft_add, draft_free, draft_number, draft_open, draft_span, elapsed, env_clock, env_held,
     env_lock, env_unlock, env_wait, header_get, invariant, json_at_end, json_bool, json_enter_array, json_enter_object,
     json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint, list_empty, list_first,

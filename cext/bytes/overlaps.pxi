@@ -69,17 +69,10 @@ cdef inline bint word_is_tail(const MeetTrie* x, uint32_t at) noexcept nogil:
 cdef int meet_split(MeetTrie* x, Span pattern) noexcept nogil:
     # Cuts a pattern into words. 1 | 0: a token is empty, so that it meets nothing | -1 no memory.
     cdef Tokens t = tokens_of(pattern)
-    cdef Word* words
-    cdef uint32_t cap
     x.n_words = 0
     while t.n:
-        if x.n_words == x.cap_words:
-            cap = max(2 * x.cap_words, <uint32_t>16)
-            words = <Word*>realloc(x.words, cap * sizeof(Word))
-            if words == NULL:
-                return -1
-            x.words = words
-            x.cap_words = cap
+        if array_room(&x.words, &x.cap_words, <uint64_t>x.n_words + 1, sizeof(Word), 16) < 0:
+            return -1
         x.words[x.n_words].p = t.p
         x.words[x.n_words].n = t.n
         x.words[x.n_words].hash = table_hash(t.p, t.n)
@@ -185,19 +178,10 @@ cdef bint meet_remove(MeetTrie* x) noexcept nogil:
 
 cdef inline int meet_later(MeetTrie* x, MeetNode* node, uint32_t at) noexcept nogil:
     # The search goes on from this node, too, if it is one. 0 | -1 no memory
-    cdef Visit* todo
-    cdef uint32_t cap
     if node == NULL:
         return 0
-    if x.n_todo == x.cap_todo:
-        if x.cap_todo >= 0x10000000:
-            return -1
-        cap = max(2 * x.cap_todo, <uint32_t>64)
-        todo = <Visit*>realloc(x.todo, cap * sizeof(Visit))
-        if todo == NULL:
-            return -1
-        x.todo = todo
-        x.cap_todo = cap
+    if array_room(&x.todo, &x.cap_todo, <uint64_t>x.n_todo + 1, sizeof(Visit), 64) < 0:
+        return -1
     x.todo[x.n_todo].node = node
     x.todo[x.n_todo].at = at
     x.n_todo += 1

@@ -308,7 +308,22 @@ cdef void strmap_free(StrMap* m) noexcept nogil:
     memset(m, 0, sizeof(StrMap))
 
 
-# ---- a growable buffer -----------------------------------------------------------------------------------
+# ---- growing arrays, and a buffer ------------------------------------------------------------------------
+
+cdef int array_grow(void* array, uint32_t* cap, uint64_t need, size_t item, uint32_t first) noexcept nogil:
+    cdef uint64_t to = max(max(<uint64_t>first, 2 * <uint64_t>cap[0]), need)
+    cdef void* p
+    if need > ARRAY_MAX:
+        return -1
+    to = min(to, <uint64_t>ARRAY_MAX)
+    memcpy(&p, array, sizeof(p))
+    p = realloc(p, <size_t>to * item)
+    if p == NULL:
+        return -1
+    memcpy(array, &p, sizeof(p))
+    cap[0] = <uint32_t>to
+    return 0
+
 
 cdef int bytes_reserve(Bytes* b, size_t more) noexcept nogil:
     cdef size_t want, cap

@@ -99,15 +99,8 @@ cdef void heap_sink(PendingTable* t, uint32_t at, uint32_t i) noexcept nogil:
 
 
 cdef int heap_add(PendingTable* t, uint32_t i) noexcept nogil:
-    cdef uint32_t* heap
-    cdef uint32_t cap
-    if t.heap_n == t.heap_cap:
-        cap = t.heap_cap * 2 if t.heap_cap else 16
-        heap = <uint32_t*>realloc(t.heap, cap * sizeof(uint32_t))
-        if heap == NULL:
-            return -1
-        t.heap = heap
-        t.heap_cap = cap
+    if array_room(&t.heap, &t.heap_cap, <uint64_t>t.heap_n + 1, sizeof(uint32_t), 16) < 0:
+        return -1
     invariant(entry_at(t, i).place == AT_NONE, "an entry is in one list at most")
     t.heap_n += 1
     entry_at(t, i).place = AT_HEAP

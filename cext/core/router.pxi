@@ -110,7 +110,7 @@ cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
             t = &p.targets[i]
             break
     if t == NULL:
-        if p.n_targets == p.cap_targets and not targets_grow(p):
+        if array_room(&p.targets, &p.cap_targets, <uint64_t>p.n_targets + 1, sizeof(Target), 16) < 0:
             return 0
         t = &p.targets[p.n_targets]
         p.n_targets += 1
@@ -119,7 +119,7 @@ cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
         t.first = s
     if s.queue.n == 0:
         return 1
-    if p.n_picked == p.cap_picked and not picked_grow(p):
+    if array_room(&p.picked, &p.cap_picked, <uint64_t>p.n_picked + 1, sizeof(Picked), 16) < 0:
         return 0
     p.picked[p.n_picked].sub = s
     p.picked[p.n_picked].next = 0
@@ -130,26 +130,6 @@ cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
         t.picked = p.n_picked
     t.last = p.n_picked
     return 1
-
-
-cdef bint targets_grow(Peers* p) noexcept nogil:
-    cdef uint32_t cap = p.cap_targets * 2 if p.cap_targets else 16
-    cdef Target* more = <Target*>realloc(p.targets, cap * sizeof(Target))
-    if more == NULL:
-        return False
-    p.targets = more
-    p.cap_targets = cap
-    return True
-
-
-cdef bint picked_grow(Peers* p) noexcept nogil:
-    cdef uint32_t cap = p.cap_picked * 2 if p.cap_picked else 16
-    cdef Picked* more = <Picked*>realloc(p.picked, cap * sizeof(Picked))
-    if more == NULL:
-        return False
-    p.picked = more
-    p.cap_picked = cap
-    return True
 
 
 cdef void targets_send(Engine* e, const Msg* m, uint32_t outer_target, uint32_t outer_picked) noexcept nogil:

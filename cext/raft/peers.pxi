@@ -19,19 +19,12 @@ cdef inline bint is_outside(const Raft* r) noexcept nogil:
 
 cdef int peer_add(Members* m, uint64_t id) noexcept nogil:
     # 0 | RAFT_NO_MEMORY | RAFT_TOO_LARGE
-    cdef RaftPeer* a
-    cdef uint32_t cap
     if peer_find(m, id) != NULL:
         return RAFT_OK
     if m.n == RAFT_PEERS_MAX:
         return RAFT_TOO_LARGE
-    if m.n == m.cap:
-        cap = max(<uint32_t>4, 2 * m.cap)
-        a = <RaftPeer*>realloc(m.a, cap * sizeof(RaftPeer))
-        if a == NULL:
-            return RAFT_NO_MEMORY
-        m.a = a
-        m.cap = cap
+    if array_room(&m.a, &m.cap, <uint64_t>m.n + 1, sizeof(RaftPeer), 4) < 0:
+        return RAFT_NO_MEMORY
     memset(&m.a[m.n], 0, sizeof(RaftPeer))
     m.a[m.n].id = id
     m.n += 1
@@ -40,8 +33,7 @@ cdef int peer_add(Members* m, uint64_t id) noexcept nogil:
 
 cdef int removed_note(Members* m, uint64_t id, int64_t now) noexcept nogil:
     # 0 | RAFT_NO_MEMORY
-    cdef Removed* a
-    cdef uint32_t i, cap
+    cdef uint32_t i
     for i in range(m.n_removed):
         if m.removed[i].id == id or now - m.removed[i].at >= REMOVED:
             m.removed[i].id = id
@@ -49,13 +41,8 @@ cdef int removed_note(Members* m, uint64_t id, int64_t now) noexcept nogil:
             return RAFT_OK
     if m.n_removed == RAFT_PEERS_MAX:
         return RAFT_OK                          # a peer that is forgotten may come back sooner
-    if m.n_removed == m.cap_removed:
-        cap = max(<uint32_t>4, 2 * m.cap_removed)
-        a = <Removed*>realloc(m.removed, cap * sizeof(Removed))
-        if a == NULL:
-            return RAFT_NO_MEMORY
-        m.removed = a
-        m.cap_removed = cap
+    if array_room(&m.removed, &m.cap_removed, <uint64_t>m.n_removed + 1, sizeof(Removed), 4) < 0:
+        return RAFT_NO_MEMORY
     m.removed[m.n_removed].id = id
     m.removed[m.n_removed].at = now
     m.n_removed += 1

@@ -26,17 +26,10 @@ cdef uint64_t era_start(const Log* l, uint64_t index) noexcept nogil:
 
 cdef int log_add(Log* l, uint64_t index, uint64_t term) noexcept nogil:
     # A record goes behind the last one. 0 | RAFT_NO_MEMORY
-    cdef Era* a
-    cdef uint32_t cap
     invariant(index == l.last + 1, "a record goes behind the last one")
     if l.n_eras == 0 or l.eras[l.n_eras - 1].term != term:
-        if l.n_eras == l.cap_eras:
-            cap = max(<uint32_t>8, 2 * l.cap_eras)
-            a = <Era*>realloc(l.eras, cap * sizeof(Era))
-            if a == NULL:
-                return RAFT_NO_MEMORY
-            l.eras = a
-            l.cap_eras = cap
+        if array_room(&l.eras, &l.cap_eras, <uint64_t>l.n_eras + 1, sizeof(Era), 8) < 0:
+            return RAFT_NO_MEMORY
         l.eras[l.n_eras].start = index
         l.eras[l.n_eras].term = term
         l.n_eras += 1

@@ -253,20 +253,14 @@ cdef inline void memos_forget(Store* s) noexcept nogil:
 
 
 cdef int blocks_reserve(Store* s) noexcept nogil:
-    cdef Block** p
-    cdef uint32_t cap
     if s.b0 + s.n_blocks < s.cap_blocks:
         return ST_OK
     if s.b0 > s.n_blocks:
         memmove(s.blocks, s.blocks + s.b0, s.n_blocks * sizeof(Block*))
         s.b0 = 0
         return ST_OK
-    cap = max(s.cap_blocks * 2, <uint32_t>2)
-    p = <Block**>realloc(s.blocks, cap * sizeof(Block*))
-    if p == NULL:
+    if array_room(&s.blocks, &s.cap_blocks, <uint64_t>s.b0 + s.n_blocks + 1, sizeof(Block*), 2) < 0:
         return ST_NO_MEMORY
-    s.blocks = p
-    s.cap_blocks = cap
     return ST_OK
 
 
@@ -320,14 +314,9 @@ cdef uint32_t hold_from(const Block* b, uint64_t num) noexcept nogil:
 cdef int hold_add(Block* b, uint64_t num, uint64_t n) noexcept nogil:
     # Counts tombstones of b for ghosts of another block.
     cdef uint32_t lo = hold_from(b, num)
-    cdef Hold* more
     if lo == b.n_holds or b.holds[lo].num != num:
-        if b.n_holds == b.cap_holds:
-            more = <Hold*>realloc(b.holds, (<size_t>b.cap_holds * 2 + 2) * sizeof(Hold))
-            if more == NULL:
-                return ST_NO_MEMORY
-            b.holds = more
-            b.cap_holds = b.cap_holds * 2 + 2
+        if array_room(&b.holds, &b.cap_holds, <uint64_t>b.n_holds + 1, sizeof(Hold), 2) < 0:
+            return ST_NO_MEMORY
         memmove(b.holds + lo + 1, b.holds + lo, (b.n_holds - lo) * sizeof(Hold))
         b.holds[lo].num = num
         b.holds[lo].count = 0

@@ -140,13 +140,8 @@ cdef void round_free(Round* r) noexcept nogil:
 # ---- taking -------------------------------------------------------------------------------------------------------
 
 cdef Part* round_part(Round* r, Store* s) noexcept nogil:
-    cdef Part* parts
-    if r.n_parts == r.cap_parts:
-        parts = <Part*>realloc(r.parts, (r.cap_parts * 2 + 8) * sizeof(Part))
-        if parts == NULL:
-            return NULL
-        r.parts = parts
-        r.cap_parts = r.cap_parts * 2 + 8
+    if array_room(&r.parts, &r.cap_parts, <uint64_t>r.n_parts + 1, sizeof(Part), 8) < 0:
+        return NULL
     memset(&r.parts[r.n_parts], 0, sizeof(Part))
     r.n_parts += 1
     r.parts[r.n_parts - 1].s = s
@@ -158,14 +153,9 @@ cdef Part* round_part(Round* r, Store* s) noexcept nogil:
 cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
     # The blocks up to that number.
     cdef Block* b = p.s.queue.out
-    cdef Piece* pieces
     while b != NULL and b.num <= last:
-        if r.n_pieces == r.cap_pieces:
-            pieces = <Piece*>realloc(r.pieces, (r.cap_pieces * 2 + 8) * sizeof(Piece))
-            if pieces == NULL:
-                return False
-            r.pieces = pieces
-            r.cap_pieces = r.cap_pieces * 2 + 8
+        if array_room(&r.pieces, &r.cap_pieces, <uint64_t>r.n_pieces + 1, sizeof(Piece), 8) < 0:
+            return False
         r.pieces[r.n_pieces].b = b
         r.pieces[r.n_pieces].sealed = is_sealed(b)
         r.pieces[r.n_pieces].wrote = False

@@ -31,18 +31,9 @@ cdef void leads_free(Leads* h) noexcept nogil:
     memset(h, 0, sizeof(Leads))
 
 
-cdef int leads_room(Leads* h) noexcept nogil:
+cdef inline int leads_room(Leads* h) noexcept nogil:
     # For one more.
-    cdef uint32_t cap = h.cap * 2 if h.cap else 16
-    cdef Lead* a
-    if h.n < h.cap:
-        return 0
-    a = <Lead*>realloc(h.a, cap * sizeof(Lead))
-    if a == NULL:
-        return -1
-    h.a = a
-    h.cap = cap
-    return 0
+    return array_room(&h.a, &h.cap, <uint64_t>h.n + 1, sizeof(Lead), 16)
 
 
 cdef int leads_push(Leads* h, uint32_t id) noexcept nogil:

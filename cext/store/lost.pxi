@@ -41,20 +41,14 @@ cdef uint32_t lost_find(const LostList* t, uint64_t seq) noexcept nogil:
 cdef bint lost_add(Store* s, uint64_t seq, uint64_t bytes) noexcept nogil:
     # A message that cannot be served; whether that is news.
     cdef LostList* t = lost_list(s)
-    cdef uint32_t i, cap
-    cdef uint64_t* more
+    cdef uint32_t i
     if t == NULL or t.n >= LOST_MAX:
         return False
     i = lost_find(t, seq)
     if i < t.n and t.seqs[i] == seq:
         return False
-    if t.n == t.cap:
-        cap = t.cap * 2 + 16
-        more = <uint64_t*>realloc(t.seqs, <size_t>cap * 8)
-        if more == NULL:
-            return False
-        t.seqs = more
-        t.cap = cap
+    if array_room(&t.seqs, &t.cap, <uint64_t>t.n + 1, 8, 16) < 0:
+        return False
     memmove(t.seqs + i + 1, t.seqs + i, <size_t>(t.n - i) * 8)
     t.seqs[i] = seq
     t.n += 1

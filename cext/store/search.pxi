@@ -192,14 +192,8 @@ cdef int compare_removals(const void* a, const void* b) noexcept nogil:
 
 
 cdef int removal_add(Search* k, uint64_t seq, uint64_t at) noexcept nogil:
-    cdef uint32_t cap = k.cap_removals * 2 + 64
-    cdef Removal* more
-    if k.n_removals == k.cap_removals:
-        more = <Removal*>realloc(k.removals, <size_t>cap * sizeof(Removal))
-        if more == NULL:
-            return ST_NO_MEMORY
-        k.removals = more
-        k.cap_removals = cap
+    if array_room(&k.removals, &k.cap_removals, <uint64_t>k.n_removals + 1, sizeof(Removal), 64) < 0:
+        return ST_NO_MEMORY
     k.removals[k.n_removals].seq = seq
     k.removals[k.n_removals].at = at
     k.n_removals += 1

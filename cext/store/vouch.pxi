@@ -311,15 +311,8 @@ cdef inline bint is_hole(const Held* h) noexcept nogil:
 
 
 cdef int hold(Scan* c, uint64_t size, int why) noexcept nogil:
-    cdef uint32_t cap
-    cdef Held* more
-    if c.n_held == c.cap_held:
-        cap = c.cap_held * 2 + 64
-        more = <Held*>realloc(c.held, <size_t>cap * sizeof(Held))
-        if more == NULL:
-            return ST_NO_MEMORY
-        c.held = more
-        c.cap_held = cap
+    if array_room(&c.held, &c.cap_held, <uint64_t>c.n_held + 1, sizeof(Held), 64) < 0:
+        return ST_NO_MEMORY
     c.held[c.n_held].at = c.at
     c.held[c.n_held].size = size
     c.held[c.n_held].why = why

@@ -47,15 +47,9 @@ cdef bint read_text(const JsonItem* it, DirectGet* g, Span* text) noexcept nogil
 
 
 cdef bint add_pattern(DirectGet* g, Span pattern) noexcept nogil:
-    cdef uint32_t room = max(2 * g.multi_room, <uint32_t>16)        # the request's bytes bound it
-    cdef Span* grown
-    if g.n_multi == g.multi_room:
-        grown = <Span*>realloc(g.multi, room * sizeof(Span))
-        if grown == NULL:
-            g.no_memory = True
-            return False
-        g.multi = grown
-        g.multi_room = room
+    if array_room(&g.multi, &g.multi_room, <uint64_t>g.n_multi + 1, sizeof(Span), 16) < 0:    # the request's bytes bound it
+        g.no_memory = True
+        return False
     g.multi[g.n_multi] = pattern
     g.n_multi += 1
     return True

@@ -4,15 +4,8 @@
 # ---- one pattern's watchers -------------------------------------------------------------------------------
 
 cdef int spot_add(Spot* spot, Watcher* w, uint32_t entry) noexcept nogil:
-    cdef SpotItem* items
-    cdef uint32_t cap
-    if spot.n == spot.cap:
-        cap = spot.cap * 2 if spot.cap else 1
-        items = <SpotItem*>realloc(spot.items, cap * sizeof(SpotItem))
-        if items == NULL:
-            return -1
-        spot.items = items
-        spot.cap = cap
+    if array_room(&spot.items, &spot.cap, <uint64_t>spot.n + 1, sizeof(SpotItem), 1) < 0:
+        return -1
     spot.items[spot.n].w = w
     spot.items[spot.n].entry = entry
     w.entries[entry].spot = spot
