@@ -5,10 +5,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    Bytes, Env, EnvLock, Span, Task, env_clock, env_lock, env_lock_init, env_unlock, bytes_free, posix_files, posix_system, span,
-    span_of, task_run, timer_run,
+    Bytes, Env, EnvLock, FileOps, Span, Task, bytes_free, env_clock, env_lock, env_lock_init, env_unlock, posix_files,
+    posix_system, span, span_of, task_run, timer_run,
 )
 from jsserver.cext.cipher cimport CIPHER_AES, CIPHER_CHACHA, CipherKind, Encrypted, encrypted_files, encrypted_free, encrypted_new
 from jsserver.cext.store cimport (
@@ -30,6 +31,7 @@ import time
 
 
 include "texts.pxi"
+include "dead.pxi"
 
 
 cdef uint64_t next_of(Store* s) noexcept nogil:
@@ -116,6 +118,7 @@ cdef class PyStore:
     commit: "thread" starts a commit thread, "manual" writes groups in commit() only.
     """
     cdef Env env
+    cdef FileOps files
     cdef EnvLock mutex
     cdef Committer* com
     cdef Store* s
@@ -143,7 +146,8 @@ cdef class PyStore:
                        "compress": compress}
         env_lock_init(&self.mutex)
         self.env.lock = &self.mutex
-        self.env.files = posix_files()
+        self.files = posix_files()[0]
+        self.env.files = &self.files
         self.env.system = posix_system()
         self._encrypt(cipher, secret, before)
         self.own_clock = now is not None
@@ -539,19 +543,14 @@ cdef class PyStore:
             self.thread = None
 
     def abandon(self) -> None:
-        """As if killed: what the commit thread has written stays, nothing else is done. The store's memory is lost."""
+        """As if killed: what the commit thread has written stays, nothing else is done."""
         self._stop_thread()
+        files_die(&self.files)
+        if self.s != NULL:
+            self._end(False)
         if self.com != NULL:
             committer_free(self.com)
         self.com = NULL
-        self.s = NULL
-        for number in os.listdir(b"/proc/self/fd"):
-            try:
-                path = os.readlink(b"/proc/self/fd/" + number)
-            except FileNotFoundError:   # what lists them
-                continue
-            if path.startswith(self.directory + b"/"):
-                os.close(int(number))
 
     def __dealloc__(self):
         if self.s == NULL and self.com != NULL and self.thread is None:
