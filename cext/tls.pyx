@@ -15,8 +15,9 @@ from jsserver.cext.core cimport CLOSE_TLS_HANDSHAKE, NOTE_DEBUG, NOTE_LINE, clie
 from jsserver.cext.net cimport *
 
 include "tls/openssl.pxi"
-include "tls/context.pxi"
+include "tls/pem.pxi"
 include "tls/ocsp.pxi"
+include "tls/context.pxi"
 include "tls/link.pxi"
 include "tls/transport.pxi"
 include "tls/session.pxi"

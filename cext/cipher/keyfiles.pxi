@@ -192,3 +192,15 @@ cdef int sheet_read(Encrypted* e, int fd, const char* path, CryptKey* key, bint*
     old[0] = key.kind != e.kind
     rc = sheet_opened(path, secret_of(e), check, key)
     return 1 if rc >= 0 else rc         # what a power cut tore reads as damage
+
+
+cdef bint is_plain(Encrypted* e, const char* stream) noexcept nogil:
+    # Whether its blocks may be in clear: it has no key of its own yet.
+    cdef FileOps* f = e.inner
+    cdef char path[PATH_ROOM]
+    cdef int fd
+    snprintf(path, sizeof(path), "%s/meta.key", stream)
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if fd >= 0:
+        f.close(f.ctx, fd)
+    return fd == -ENOENT

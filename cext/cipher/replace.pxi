@@ -312,18 +312,6 @@ cdef int keyless_aside(Encrypted* e, const char* stream) noexcept nogil:
     return f.sync_dir(f.ctx, dir) if rc == 0 else rc
 
 
-cdef bint is_plain(Encrypted* e, const char* stream) noexcept nogil:
-    # Whether its blocks may be in clear: it has no key of its own yet.
-    cdef FileOps* f = e.inner
-    cdef char path[PATH_ROOM]
-    cdef int fd
-    snprintf(path, sizeof(path), "%s/meta.key", stream)
-    fd = f.open(f.ctx, path, O_RDONLY, 0)
-    if fd >= 0:
-        f.close(f.ctx, fd)
-    return fd == -ENOENT
-
-
 cdef int is_old(Encrypted* e, const char* path, FileForm form) noexcept nogil:
     # Whether a file is in clear, or its key is not of what the server has now: 1, 0 or -errno
     cdef FileOps* f = e.inner

@@ -1,13 +1,5 @@
 # Contexts: certificates and rules, for listeners and the connections that they accept.
 
-cdef enum:
-    PIECE_MAX = 16777216    # bytes of a file of certificates or keys
-
-
-class ContextError(ValueError):
-    """Certificates, keys or rules that cannot be used; the text says why."""
-
-
 cdef void context_hold(Security* s) noexcept nogil:
     atomic_add_int(&(<Context*>s).refs, 1)
 
@@ -25,11 +17,6 @@ cdef void context_release(Security* s) noexcept nogil:
     free(x.staples)
     free(x.pins)
     free(x)
-
-
-cdef int no_password(char* p, int n, int rw, void* arg) noexcept nogil:
-    # Else OpenSSL would ask the terminal.
-    return -1
 
 
 cdef int choose_certificate(SSL* ssl, int* alert, void* arg) noexcept nogil:
@@ -50,22 +37,6 @@ cdef int choose_certificate(SSL* ssl, int* alert, void* arg) noexcept nogil:
         alert[0] = SSL_AD_INTERNAL_ERROR
         return SSL_TLSEXT_ERR_ALERT_FATAL
     return SSL_TLSEXT_ERR_OK
-
-
-cdef str last_reason():
-    cdef unsigned long e = ERR_peek_last_error()
-    cdef const char* words = ERR_reason_error_string(e) if e else NULL
-    return "unknown error" if words == NULL else (<bytes>words).decode("ascii", "replace")
-
-
-cdef BIO* read_piece(bytes text) except NULL:
-    cdef BIO* b
-    if len(text) > PIECE_MAX:
-        raise ContextError("the file is too large")
-    b = BIO_new_mem_buf(<const char*>text, <int>len(text))
-    if b == NULL:
-        raise MemoryError
-    return b
 
 
 cdef int use_pair(SSL_CTX* x, bytes chain, bytes key) except -1:

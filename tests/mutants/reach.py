@@ -21,6 +21,8 @@ LEFT_OUT = (
     "tests/unit/test_source_rules.py",
     "tests/unit/test_project.py",
     "tests/unit/test_layers.py",
+    "tests/unit/test_floors.py",
+    "tests/unit/test_environment.py",
     "tests/unit/test_layers_pipeline.py",
     "tests/unit/test_dead_code.py",
     "tests/client/test_binary.py",

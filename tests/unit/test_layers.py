@@ -3,7 +3,7 @@
 import ast
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -309,99 +309,6 @@ def test_every_layer_has_a_page_that_says_what_it_may_know(layer: str) -> None:
         assert (CEXT / layer / file).exists(), f"{layer}/README.md names {file}"
 
 
-#: What a part of a layer defines, and what it calls; `x.name(` calls through a table or a method.
-DEFINED = re.compile(
-    r"^(?:cdef|cpdef|def) (?!struct\b|enum\b|class\b|extern\b|union\b)[^\n=(]*?[ *](\w+)\(",
-    re.MULTILINE,
-)
-CALLED = re.compile(r"(?<![\w.])(\w+)(?=\()")
-
-
-def floors_of(page: str) -> list[list[str]]:
-    """Parts by floor, from the bottom up: before the first colon of each item of the numbered list
-    below "## Floors". None where a layer's page has no such list: it is not checked yet."""
-    _, _, rest = page.partition("\n## Floors\n")
-    items = re.findall(r"^\d+\. (.+(?:\n {2,}.+)*)", rest, re.MULTILINE)
-    return [re.findall(r"`(\w+)\.pxi`", item.partition(":")[0]) for item in items]
-
-
-FLOORS = {layer: floors_of((CEXT / layer / "README.md").read_text()) for layer in LAYERS}
-BUILT_ON_FLOORS = [layer for layer, floors in FLOORS.items() if floors]
-
-
-#: Docstrings, literals and comments.
-SAID = re.compile(r'"""(?:.|\n)*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|#.*')
-
-
-def calls_between(texts: dict[str, str]) -> dict[tuple[str, str], set[str]]:
-    """Of a layer's parts: who calls whom, and what. A function that is handed over is not called:
-    so a lower part calls back."""
-    codes = {part: SAID.sub("", text) for part, text in texts.items()}
-    home = {name: part for part, code in codes.items() for name in DEFINED.findall(code)}
-    found: dict[tuple[str, str], set[str]] = {}
-    for part, code in codes.items():
-        for name in CALLED.findall(code):
-            if home.get(name, part) != part:
-                found.setdefault((part, home[name]), set()).add(name)
-    return found
-
-
-def circles(arrows: Iterable[tuple[str, str]]) -> list[set[str]]:
-    """Sets of two parts or more, each of which reaches each other."""
-    reached: dict[str, set[str]] = {}
-    for part, other in arrows:
-        reached.setdefault(part, set()).add(other)
-    for by in list(reached):
-        for targets in reached.values():
-            if by in targets:
-                targets |= reached[by]
-    found = [
-        {other for other in targets if part in reached.get(other, ())}
-        for part, targets in reached.items()
-    ]
-    return [circle for n, circle in enumerate(found) if circle and circle not in found[:n]]
-
-
-def parts_of(layer: str) -> dict[str, str]:
-    return {path.stem: path.read_text() for path in sorted((CEXT / layer).glob("*.pxi"))}
-
-
-@pytest.mark.parametrize("layer", BUILT_ON_FLOORS)
-def test_parts_of_a_layer_call_their_own_floor_and_below(layer: str) -> None:
-    floors, texts = FLOORS[layer], parts_of(layer)
-    assert sorted(part for floor in floors for part in floor) == sorted(texts)
-    level = {part: n for n, floor in enumerate(floors, 1) for part in floor}
-    calls = calls_between(texts)
-    up = [
-        f"{part}.pxi, floor {level[part]}, calls {other}.pxi, floor {level[other]}: {sorted(names)}"
-        for (part, other), names in sorted(calls.items())
-        if level[part] < level[other]
-    ]
-    assert not up, "\n".join(up)
-    large = [sorted(circle) for circle in circles(calls) if len(circle) > len(texts) / 4]
-    assert not large, f"parts that call each other in a circle: {large}"
-
-
-def test_floors_and_circles_are_seen() -> None:
-    page = "# x: y\n\n## Floors\n\n1. `a.pxi`,\n   `b.pxi`: see `c.pxi`.\n2. `d.pxi`: top.\n"
-    assert floors_of(page) == [["a", "b"], ["d"]]
-    assert floors_of("# x: y\n\n1. `a.pxi`: no floor.\n") == []
-    texts = {
-        "a": "cdef inline int one(Store* s) noexcept:\n    return two(s) + s.three(1)\n",
-        "b": "cdef int two(Store* s) noexcept:\n    # one(s)\n    return 2 if s else three(s)\n",
-        "c": 'cdef Store** three(Store* s):\n    timer_set(s, two)\n    return one("four(")\n',
-        "d": "def four():\n    one(NULL)\n",
-    }
-    calls = calls_between(texts)
-    assert calls == {
-        ("a", "b"): {"two"},
-        ("b", "c"): {"three"},
-        ("c", "a"): {"one"},
-        ("d", "a"): {"one"},
-    }
-    assert circles(calls) == [{"a", "b", "c"}]
-
-
 def modules() -> dict[str, Path]:
     found = {}
     for path in sorted(JSSERVER.rglob("*.py")):
@@ -527,79 +434,3 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     while free := {module for module, targets in needs.items() if not targets}:
         needs = {m: targets - free for m, targets in needs.items() if m not in free}
     assert not needs, f"in circles, or standing on one: {sorted(needs)}"
-
-
-#: Layers that reach the system only through their environment's tables.
-CLOSED = ("store", "stream", "consumer")
-#: What asks the system for something. Names of types and constants may stand anywhere.
-SYSTEM_CALLS = re.compile(
-    r"(?<![\w.])(?:c_)?(?:"
-    r"pthread_(?!t\b|mutex_t\b|cond_t\b)\w+|open|openat|close|p?readv?|p?writev?|fsync|fdatasync|syncfs|sync|sync_file_range|f?truncate"
-    r"|fallocate|posix_\w*fadvise|fcntl|flock|[fl]?stat|rename|unlink|mkdir|rmdir|opendir|readdir|closedir|utimens|futimens"
-    r"|mmap|munmap|mremap|mprotect|madvise|msync|clock_\w+|gettimeofday|time|nanosleep|usleep|sleep|getrandom|random"
-    r"|rand|socket|send|recv|poll|epoll_\w+|eventfd|sigaction|fork|sched_\w+"
-    r")\s*\("
-)
-#: Modules of C that stand for the system, and what of them is no call.
-POSIX = re.compile(r"^\s*from (?:posix\.\w+|libc\.time|libc\.signal) cimport (.+)$", re.MULTILINE)
-INCLUDED = re.compile(r"#include <((?:sys/|pthread|unistd|fcntl|dirent|signal|time|stdio)[\w/.]*)>")
-
-
-def system_calls(text: str) -> Iterator[str]:
-    """What of the data plane's code goes past the tables, through Python's modules too."""
-    code = re.sub(r'"[^"\n]*"|#(?!include).*', "", text)
-    code = re.sub(r"^\s*(?:cdef|cpdef|def)\b[^=\n]*$", "", code, flags=re.MULTILINE)
-    yield from (m.group() for m in SYSTEM_CALLS.finditer(code))
-    yield from re.findall(r"\bos\.(?!path\.|fsencode|fsdecode|strerror)\w+\(", code)
-    for names in POSIX.findall(text):
-        yield from (n for n in re.findall(r"\w+", names) if not (n.isupper() or n.endswith("_t")))
-    yield from INCLUDED.findall(text)
-
-
-#: The lock on a directory, which is the control plane's.
-OUTSIDE = {"store/face.pxi"}
-
-
-def test_store_stream_and_consumer_reach_the_system_only_through_their_environment() -> None:
-    past = []
-    for layer in CLOSED:
-        for suffix in (".pyx", ".pxd", ".pxi", ".h"):
-            for path in [*CEXT.glob(f"{layer}{suffix}"), *(CEXT / layer).glob(f"*{suffix}")]:
-                if str(path.relative_to(CEXT)) not in OUTSIDE:
-                    calls = system_calls(path.read_text())
-                    past += [f"{name_of(path)}: {call}" for call in calls]
-    assert not past, "\n".join(past)
-
-
-#: What draws numbers that can be computed from others: jitter, samples, receivers, destinations.
-DRAWING = {
-    *("bytes/hash.pxi", "bytes/transform.pxi", "consumer/acks.pxi", "core/mappings.pxi"),
-    *("core/reports.pxi", "core/router.pxi", "net/handshake.pxi"),
-}
-
-
-def test_ids_are_not_made_of_numbers_that_can_be_guessed() -> None:
-    """Subjects, tokens and nonces come from env_secret and env_token."""
-    used = {
-        str(path.relative_to(CEXT))
-        for path in CEXT.rglob("*.pxi")
-        if re.search(r"\benv_random\(", path.read_text())
-    }
-    assert used == DRAWING
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "fd = c_fsync(fd)",
-        "    pthread_mutex_lock(&c.q)",
-        "    # open\n    cdef int fd = open(path, 0)",
-        "from posix.unistd cimport fsync",
-        "    #include <sys/mman.h>",
-        "p = mmap(NULL, n, 0, 0, fd, 0)",
-        "os.sync()",
-        "with open(path) as f:",
-    ],
-)
-def test_a_call_past_the_environment_is_seen(text: str) -> None:
-    assert list(system_calls(text))
