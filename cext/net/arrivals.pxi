@@ -66,7 +66,7 @@ cdef void listener_close(Listener* s) noexcept nogil:
     list_push_front(&r.closed_listeners, &s.node)
 
 
-cdef void listeners_bury(Reactor* r) noexcept nogil:
+cdef void listeners_free(Reactor* r) noexcept nogil:
     cdef Listener* s
     while not list_empty(&r.closed_listeners):
         s = listener_at(list_pop(&r.closed_listeners))

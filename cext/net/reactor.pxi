@@ -240,7 +240,7 @@ cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil:
         take_dirty(r)
         if last:
             take_closing(r)
-            listeners_bury(r)
+            listeners_free(r)
             wait = -1 if r.net.stopping else sleep_ms(r)
         called = reactors_called(r.net)
         engine_gc(r.engine)
@@ -340,7 +340,7 @@ cdef void net_free(Net* net) noexcept nogil:
         settle(r)
         while not list_empty(&r.listeners):
             listener_close(listener_at(list_first(&r.listeners)))
-        listeners_bury(r)
+        listeners_free(r)
         if r.epoll >= 0:
             close(r.epoll)
         free(r.buffer)

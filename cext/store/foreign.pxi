@@ -159,7 +159,7 @@ cdef struct Ghosts:
     # Messages of a block that left at the head of the stream, whose bytes are still there.
     Store* s
     Block* b
-    uint64_t* buried            # a bit for each sequence from the block's base on that has a tombstone
+    uint64_t* has_tomb            # a bit for each sequence from the block's base on that has a tombstone
     int64_t now
     bint fits                   # nats-server would find room for one of them
 
@@ -173,7 +173,7 @@ cdef void tombs_note(Ghosts* g, Block* b) noexcept nogil:
     while opened and at < o.size and record_parse(o.p + at, o.size - at, &r):
         if r.raw_seq & TOMB and g.b.base <= r.seq < g.s.first_seq and r.seq <= g.b.last:
             i = r.seq - g.b.base
-            g.buried[i // 64] |= <uint64_t>1 << (i % 64)
+            g.has_tomb[i // 64] |= <uint64_t>1 << (i % 64)
         at += r.size
     opened_free(g.s.files, &o)
 
@@ -186,7 +186,7 @@ cdef bint would_fit(const Store* s, const Parsed* r) noexcept nogil:
             and (s.limits.max_bytes <= 0 or s.bytes + r.size <= <uint64_t>s.limits.max_bytes))
 
 
-cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
+cdef int ghosts_visit(Ghosts* g, bint write) noexcept nogil:
     # Looks whether one of them would fit, or gives every one a tombstone: otherwise the next would have the room. What is
     # too old by now does not count.
     cdef Store* s = g.s
@@ -199,8 +199,8 @@ cdef int ghosts_visit(Ghosts* g, bint bury) noexcept nogil:
     while opened and rc == ST_OK and at < o.size and record_parse(o.p + at, o.size - at, &r):
         i = r.seq - g.b.base
         if (r.raw_seq & (TOMB | ERASED) == 0 and g.b.base <= r.seq < s.first_seq and r.seq <= g.b.last
-                and not g.buried[i // 64] >> (i % 64) & 1 and elapsed(g.now, r.ts) < age):
-            if bury:
+                and not g.has_tomb[i // 64] >> (i % 64) & 1 and elapsed(g.now, r.ts) < age):
+            if write:
                 rc = stage_tomb(s, g.b, r.seq, r.ts)
             elif would_fit(s, &r):
                 g.fits = True
@@ -215,8 +215,8 @@ cdef bint ghosts_take(Ghosts* g) noexcept nogil:
     cdef Block* b
     if g.b.last - g.b.base > 0xffffffffU:
         return False
-    g.buried = <uint64_t*>calloc((g.b.last - g.b.base) // 64 + 1, 8)
-    if g.buried == NULL:
+    g.has_tomb = <uint64_t*>calloc((g.b.last - g.b.base) // 64 + 1, 8)
+    if g.has_tomb == NULL:
         return False
     for i in range(g.s.n_blocks):
         b = block_i(g.s, i)
@@ -226,7 +226,7 @@ cdef bint ghosts_take(Ghosts* g) noexcept nogil:
     return True
 
 
-cdef void heads_bury(Store* s) noexcept nogil:
+cdef void heads_tombstone(Store* s) noexcept nogil:
     # Gives tombstones to what left at the head by a limit, if nats-server, which knows the limits alone, would show any of it
     # again. Nobody else knows the store any more.
     cdef Ghosts g
@@ -238,15 +238,15 @@ cdef void heads_bury(Store* s) noexcept nogil:
     env_unlock(s.env)
     while n < s.n_blocks and block_i(s, n).base < s.first_seq:
         n += 1
-    for i in range(2 * n):      # first looks at all, then buries
+    for i in range(2 * n):      # first looks at all, then writes tombstones
         g.b = block_i(s, i % n)
         g.fits = False
         if g.b.ghosts == 0 or g.b.last < g.b.base or (i >= n and not fits):
             continue
-        g.buried = NULL
+        g.has_tomb = NULL
         if ghosts_take(&g):
             ghosts_visit(&g, i >= n)
             fits = fits or g.fits
-        free(g.buried)
+        free(g.has_tomb)
     if fits:
         publish(s)

@@ -246,7 +246,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
     if s.storage == STORE_FILE:
         store_detach(s, remove)
         if not remove and s.queue.done_errno == 0 and s.io_errno == 0:
-            heads_bury(s)
+            heads_tombstone(s)
             store_detach(s, False)
         ops_discard(s)
         if remove:

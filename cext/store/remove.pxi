@@ -107,7 +107,7 @@ cdef void reap(Store* s) noexcept nogil:
             s.stays = b
             if b.empty != EMPTY_STAYS:
                 b.empty = EMPTY_STAYS
-                ghosts_blame(s, b)
+                ghosts_reclaim(s, b)
         else:
             b.empty = EMPTY_NO
             block_drop(s, b)
@@ -132,7 +132,7 @@ cdef void tail_shed(Store* s) noexcept nogil:
     reap(s)
 
 
-cdef int entomb(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept nogil:
+cdef int tomb_add(Store* s, Block* b, uint32_t i, int reason, Op* after) noexcept nogil:
     # Removes a message so that it stays removed after a restart; `after` is done when the tombstone is on disk, and
     # before the removal counts as durable. It stays the caller's where the result is an error.
     cdef uint64_t seq = seq_at(b, i)
@@ -172,7 +172,7 @@ cdef int store_remove(Store* s, uint64_t seq, bint erase) noexcept nogil:
         op = op_new(OP_ERASE, b, at, size, seq)
         if op == NULL:
             return ST_NO_MEMORY
-    r = entomb(s, b, <uint32_t>i, RM_DELETE, op)
+    r = tomb_add(s, b, <uint32_t>i, RM_DELETE, op)
     if r < 0:
         free(op)
         return r

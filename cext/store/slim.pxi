@@ -3,7 +3,7 @@
 # The copy goes to N.blk.tmp; the commit thread renames it between its groups; then, under the lock, the offsets change
 # over. Until then the engine reads through its mapping of the old file, which therefore is made first.
 
-cdef struct Haunted:
+cdef struct OlderBlock:
     # A block with ghosts, and the sequences that may be among them.
     uint64_t num
     uint64_t base
@@ -14,8 +14,8 @@ cdef struct Slim:
     Block* b
     const uint8_t* p
     uint64_t size
-    Haunted* haunted            # older blocks: only tombstones for these are of use
-    uint32_t n_haunted
+    OlderBlock* older           # older blocks: only tombstones for these are of use
+    uint32_t n_older
     uint32_t* off               # offset + 1 in the copy
     Bytes out
     Block to                    # the holds of the copy
@@ -46,32 +46,32 @@ cdef bint slim_begin(Slim* m, Store* s, Block* b) noexcept nogil:
     memset(m, 0, sizeof(Slim))
     m.s = s
     m.b = b
-    m.haunted = <Haunted*>malloc((s.n_blocks + 1) * sizeof(Haunted))
+    m.older = <OlderBlock*>malloc((s.n_blocks + 1) * sizeof(OlderBlock))
     m.off = <uint32_t*>calloc(b.n + 1, 4)
-    if m.haunted == NULL or m.off == NULL:
+    if m.older == NULL or m.off == NULL:
         return False
     for i in range(s.n_blocks):
         other = block_i(s, i)
         if other == b:
             break
         if other.ghosts:
-            m.haunted[m.n_haunted].num = other.num
-            m.haunted[m.n_haunted].base = other.base
-            m.haunted[m.n_haunted].last = other.last
-            m.n_haunted += 1
+            m.older[m.n_older].num = other.num
+            m.older[m.n_older].base = other.base
+            m.older[m.n_older].last = other.last
+            m.n_older += 1
     return True
 
 
-cdef uint64_t slim_haunted(const Slim* m, uint64_t seq) noexcept nogil:
+cdef uint64_t slim_older(const Slim* m, uint64_t seq) noexcept nogil:
     # The number of the block for whose ghost this tombstone may be, 0 when there is none.
-    cdef uint32_t lo = 0, hi = m.n_haunted, mid
+    cdef uint32_t lo = 0, hi = m.n_older, mid
     while lo < hi:
         mid = (lo + hi) >> 1
-        if m.haunted[mid].last < seq:
+        if m.older[mid].last < seq:
             lo = mid + 1
         else:
             hi = mid
-    return m.haunted[lo].num if lo < m.n_haunted and m.haunted[lo].base <= seq else 0
+    return m.older[lo].num if lo < m.n_older and m.older[lo].base <= seq else 0
 
 
 cdef int slim_keep(Slim* m, uint64_t at, const Parsed* r) noexcept nogil:
@@ -95,7 +95,7 @@ cdef int slim_copy(Slim* m) noexcept nogil:
         if not record_parse(m.p + at, m.size - at, &r):
             return -1
         if r.raw_seq & TOMB:
-            num = slim_haunted(m, r.seq) if r.seq else 0
+            num = slim_older(m, r.seq) if r.seq else 0
             if num:
                 if slim_keep(m, at, &r) < 0 or hold_add(&m.to, num, 1) < 0:
                     return -1
@@ -251,7 +251,7 @@ cdef void slim_block(Committer* c, Slim* m) noexcept nogil:
 
 
 cdef void slim_free(Slim* m) noexcept nogil:
-    free(m.haunted)
+    free(m.older)
     free(m.off)
     free(m.to.holds)
     bytes_free(&m.out)

@@ -36,7 +36,7 @@ cdef inline void slim_look(Store* s, const Block* b) noexcept nogil:
         slim_soon(s)
 
 
-cdef void ghosts_blame(Store* s, const Block* b) noexcept nogil:
+cdef void ghosts_reclaim(Store* s, const Block* b) noexcept nogil:
     # An empty block stays because of its tombstones: those whose ghosts they are for are compacted, if they are sparse
     # or keep several.
     cdef uint32_t i

@@ -27,7 +27,7 @@ def letters(stream, subject=b"dead.x"):
     return found
 
 
-def graveyard(world, **params):
+def dead_letter_stream(world, **params):
     stream = open_test_stream(world.env, stream_params(name=b"D", subjects=(b"dead.>",), **params))
     stream.activate()
     return stream
@@ -45,7 +45,7 @@ def mortal(world, **params):
 
 
 def test_delivered_too_often(world):
-    dead, c = graveyard(world), mortal(world)
+    dead, c = dead_letter_stream(world), mortal(world)
     world.env.listen(b"$JS.EVENT.ADVISORY.>")
     stored = world.env.now
     world.fill(1, data=b"payload")
@@ -75,7 +75,7 @@ def test_delivered_too_often(world):
 
 
 def test_terminated(world):
-    dead, c = graveyard(world), mortal(world)
+    dead, c = dead_letter_stream(world), mortal(world)
     world.env.listen(b"$JS.EVENT.ADVISORY.>")
     world.fill(1)
     [m] = world.pull()
@@ -92,7 +92,7 @@ def test_terminated(world):
 
 def test_headers():
     world = World(allow_rollup_hdrs=True)
-    dead = graveyard(world, allow_rollup_hdrs=True)
+    dead = dead_letter_stream(world, allow_rollup_hdrs=True)
     mortal(world, max_deliver=1)
     world.env.inject(b"s.b", b"x")
     world.env.inject(
@@ -125,13 +125,13 @@ def test_it_stays_pending_until_somebody_stores_it(world):
         b"stream S: consumer C: dead letters are not stored on dead.x and stay pending: "
         b"nobody listens there"
     ]
-    dead = graveyard(world)
+    dead = dead_letter_stream(world)
     world.env.advance(10 * SECOND)
     assert len(letters(dead)) == 1 and c.state().num_ack_pending == 0
 
 
 def test_a_stream_that_refuses_it(world):
-    dead = graveyard(world, max_msg_size=10)
+    dead = dead_letter_stream(world, max_msg_size=10)
     c = mortal(world, max_deliver=1)
     world.fill(1, data=b"x" * 50)
     world.pull()
@@ -146,7 +146,7 @@ def test_a_stream_that_refuses_it(world):
 
 def test_it_is_stored_once(world):
     """Who is not told that it is stored stores it again, which is a duplicate."""
-    dead = graveyard(world)
+    dead = dead_letter_stream(world)
     c = mortal(world, max_deliver=1)
     world.fill(1)
     world.pull()
@@ -178,7 +178,7 @@ def test_nobody_else_says_that_it_is_stored(world):
 @pytest.mark.parametrize("retention", [WORKQUEUE, INTEREST])
 def test_it_leaves_its_stream(retention):
     world = World(retention=retention)
-    dead, _ = graveyard(world), mortal(world, max_deliver=1)
+    dead, _ = dead_letter_stream(world), mortal(world, max_deliver=1)
     world.fill(2)
     world.pull(b"2")
     world.env.advance(SECOND)
@@ -207,7 +207,7 @@ def test_what_happens_to_it_meanwhile(world):
     world.ack(got[1], b"+WPI")
     assert world.stream.delete(3, False)
     world.env.advance(3 * SECOND)
-    dead = graveyard(world)
+    dead = dead_letter_stream(world)
     world.env.advance(20 * SECOND)
     assert [d["Dead-Letter-Sequence"] for d, _ in letters(dead)] == ["2", "4", "5"]
     assert c.state().num_ack_pending == 0
@@ -226,7 +226,7 @@ def test_resets_and_updates_while_it_waits(world):
     assert c.state().num_ack_pending == 0
     c.update(consumer_params(max_deliver=1, ack_wait=SECOND, dead_subject=b"dead.x"))
     world.pull()
-    dead = graveyard(world)
+    dead = dead_letter_stream(world)
     world.env.advance(SECOND)
     world.env.run()
     assert [d["Dead-Letter-Sequence"] for d, _ in letters(dead)] == ["2"]
@@ -260,7 +260,7 @@ def test_it_is_durable_before_its_consumer_forgets_it(tmp_path):
 
 
 def test_many_die_at_once(world):
-    dead = graveyard(world)
+    dead = dead_letter_stream(world)
     c = mortal(world, max_deliver=1, max_ack_pending=-1)
     world.fill(1000)
     world.pull(b"1000")
