@@ -10,6 +10,9 @@ from hypothesis import settings
 from tests.peer import find_peer
 from tests.servers import Server, Servers, servers_in
 
+if os.environ.get("CHECKED"):  # the build with checks counts what is allocated
+    from tests.allocated import nothing_left  # noqa: F401
+
 # The suite's runs are the same every time; `HYPOTHESIS_PROFILE=random` looks for something new.
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None, print_blob=True)
