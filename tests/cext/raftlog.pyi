@@ -11,7 +11,8 @@ class Machine:
     def write(self) -> int: ...
 
 class Directory:
-    found: dict[str, Any]
+    @property
+    def found(self) -> dict[str, Any]: ...
     def __init__(
         self,
         machine: Machine,
