@@ -19,7 +19,7 @@ from jsserver.instances.backend import (
 )
 
 from .api_server import ACCOUNT, BARE_ACCOUNT, ApiServer
-from .fake_backend import FakeAccount
+from .fake_backend import FakeAccount, FakeStream
 
 
 @pytest.fixture
@@ -487,3 +487,31 @@ def test_two_connections_that_want_each_others_streams_both_get_on(api: ApiServe
         await answered(api, 20 * 6)
 
     api.run(ask())
+
+
+#: What shows a stream or a consumer as it is now, behind a change of its own too.
+SHOWN: dict[str, dict[str, Any] | None] = {
+    "STREAM.INFO.S": None,
+    "STREAM.CREATE.S": {"name": "S", "subjects": ["S"]},
+    "STREAM.UPDATE.S": {"name": "S", "subjects": ["S"], "max_msgs": 5},
+    "CONSUMER.INFO.S.c": None,
+    "CONSUMER.LIST.S": None,
+    "CONSUMER.RESET.S.c": None,
+}
+
+
+@pytest.mark.parametrize("subject", SHOWN)
+def test_an_answer_is_held_until_what_it_shows_is_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, subject: str
+) -> None:
+    """Also messages that come between the change and the answer."""
+    body = SHOWN[subject]
+    payload = b"" if body is None else json.dumps(body).encode()
+    with ApiServer(tmp_path) as api:
+        api.stream("S", subjects=["S"])
+        api.consumer("S", "c", durable_name="c", ack_policy="explicit")
+        monkeypatch.setattr(FakeStream, "unsettled", lambda self, seq=0: 7)
+        request = Request(ACCOUNT, f"$JS.API.{subject}".encode(), b"r", b"", payload)
+        served = api.run(api.dispatcher._serve(request))
+    assert served is not None and b'"error"' not in served.response
+    assert served.shown is not None and served.shown[1] == 7

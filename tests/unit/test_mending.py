@@ -112,3 +112,18 @@ def test_a_disk_that_takes_writes_and_no_syncs_does_not_work_again(
     with pytest.raises(OSError, match="Input/output error"):
         mending.probe(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told_with_what_was_noticed_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = SimpleNamespace(run=run_here, full="")
+    mender = Mender(cast(Shared, shared), lambda: None, lambda: None)
+    monkeypatch.setattr(mender, "_start", lambda key, work: work.close())
+    place = cast(Account, SimpleNamespace(directory=tmp_path / "streams"))
+    for reason in "first", "second":
+        mender.no_room(place, reason)
+        assert shared.full == "cannot make streams and consumers: first"
+    mender.disk_full(errno.ENOSPC)
+    mender.no_room(place, "third")
+    assert shared.full == f"writing to disk failed: {os.strerror(errno.ENOSPC)}"
