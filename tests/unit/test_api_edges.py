@@ -16,7 +16,7 @@ from jsserver.api.transfers import Incoming, Outgoing, Transfers
 from jsserver.assets.streams import HIGHEST_START
 from jsserver.config.options import AssetLimits
 from jsserver.disk.storage import Storage
-from jsserver.objects import sending
+from jsserver.objects import requests, sending
 from jsserver.objects.buckets import NAME_LIMIT, check_name
 from jsserver.objects.sending import Sendings
 from jsserver.objects.uploads import CHUNKS_MOST, _read
@@ -233,3 +233,34 @@ def test_a_checked_backup_reads_every_message() -> None:
     lost.sequences.append(3)
     with pytest.raises(ApiError, match="1 messages are damaged"):
         transfers._check(stream)
+
+
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [
+        ("a.b", ""),
+        ("a.*", "without wildcards"),
+        ("a..b", "without wildcards"),
+        ("a b", "without wildcards"),
+        ("$JS.API.INFO", "does not begin with"),
+        ("$x", "does not begin with"),
+        ("_R_.x", "does not begin with"),
+        ("forbidden", "no permission"),
+        ("stored", "stream S stores"),
+    ],
+)
+def test_where_chunks_of_an_object_may_go(
+    monkeypatch: pytest.MonkeyPatch, subject: str, said: str
+) -> None:
+    async def capturing(call: object, subject: str) -> list[str]:
+        return ["S"] * (subject == "stored")
+
+    monkeypatch.setattr(requests, "capturing", capturing)
+    handle = SimpleNamespace(may_receive=lambda connection, subject: subject != b"forbidden")
+    call = cast(Any, SimpleNamespace(account=SimpleNamespace(handle=handle), connection=7))
+    if not said:
+        asyncio.run(requests._check_deliver(call, subject))
+        return
+    with pytest.raises(ApiError) as error:
+        asyncio.run(requests._check_deliver(call, subject))
+    assert said in error.value.body.description
