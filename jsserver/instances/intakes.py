@@ -28,6 +28,7 @@ from jsserver.wire.types import ConsumerConfig, SourceInfo, StreamSource
 from . import positions
 from .backend import AccountHandle, IntakeState, StoreError, StreamClosed
 from .locks import Hold
+from .metafiles import MetaFiles
 from .positions import Positions
 from .running import Stream
 from .shared import Shared
@@ -491,7 +492,10 @@ class Intakes:
                 continue
             async with self._lock(name):  # nobody takes its place, or opens it again, meanwhile
                 now = await self._unwritten(name, stream)
-                if now is not None and await self._shared.run(positions.write, stream, now):
+                if now is None:
+                    continue
+                files = self._shared.files
+                if await self._shared.run(positions.write, files, stream, now):
                     self._kept[name] = now.origins
 
     async def _unwritten(self, name: str, stream: Stream) -> Positions | None:
@@ -554,7 +558,7 @@ async def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> l
     told = ""
     while True:
         try:
-            return await shared.run(_find, stream, intakes)
+            return await shared.run(_find, shared.files, stream, intakes)
         except StoreError as error:
             if str(error) != told:
                 told = str(error)
@@ -562,13 +566,13 @@ async def _positions(shared: Shared, stream: Stream, intakes: list[Intake]) -> l
         await asyncio.sleep(BETWEEN_SECONDS)
 
 
-def _find(stream: Stream, intakes: list[Intake]) -> list[int]:
+def _find(files: MetaFiles, stream: Stream, intakes: list[Intake]) -> list[int]:
     with contextlib.suppress(StreamClosed):  # deleted meanwhile, and its intakes with it
         handle = stream.handle
         if stream.config.mirror is not None:
             handle.sourced([], 0)  # only whether it can be read
             return [0] * len(intakes)
-        kept = positions.read(stream.directory)
+        kept = positions.read(files, stream.directory)
         if kept.stream_seq > handle.state().last_seq:  # of messages that are lost
             kept = Positions()
         names = [intake.key for intake in intakes]

@@ -35,6 +35,8 @@ Hash64 = Callable[[bytes, bytes], int]
 INF, SUM = "meta.inf", "meta.sum"
 INDEX, STATE = "msgs/index.db", "o.dat"
 """What nats-server keeps of a stream's messages, and of a consumer's position."""
+NOTE = b"\xffjsN"
+"""How a note begins that is encrypted: no JSON does."""
 READ_BYTES = 64 << 10
 KEY = "meta.key"
 """Where nats-server keeps the key of an encrypted meta.inf."""
@@ -218,6 +220,29 @@ class MetaFiles:
             sealed += total.to_bytes(8, "little")
         return sealed
 
+    def write_note(self, path: Path, body: bytes) -> None:
+        """A small file of JSON beside what it tells of, durably; it may be there."""
+        make_directory(path.parent)
+        replace(path, body if self._keys is None else NOTE + self._keys.seal_note(body))
+
+    def read_note(self, path: Path) -> bytes:
+        """What such a file holds; OSError, Locked."""
+        sealed = path.read_bytes()
+        if not sealed.startswith(NOTE):
+            return sealed
+        body = self._keys.open_note(sealed[len(NOTE) :]) if self._keys is not None else None
+        if body is None:
+            raise Locked(f"no key of the configuration opens {path.name}")
+        return body
+
+    def convert_note(self, path: Path) -> None:
+        """Encrypts such a file, if there is one, as one that is written now; OSError, Locked."""
+        if self._keys is not None and path.exists():
+            sealed = path.read_bytes()
+            opened = self._keys.open_note(sealed[len(NOTE) :], current=True)
+            if not sealed.startswith(NOTE) or opened is None:
+                self.write_note(path, self.read_note(path))
+
     def _is_cut_short(self, directory: Path, asset: str, sealed: bytes) -> bool:
         """Whether meta.key is of a conversion whose meta.inf has no name yet."""
         key_file = _present(f"{directory}/{KEY}") if self._keys is not None else b""
@@ -322,13 +347,6 @@ def stage(directory: Path) -> Path:
     staged = directory / f".new-{nuid.new()}"
     staged.mkdir(mode=0o700)
     return staged
-
-
-def write_new(path: Path, body: bytes) -> None:
-    """A file that is not there yet, durably, in a folder that may not be there either."""
-    make_directory(path.parent)
-    _write_whole(path, "xb", body)
-    sync_directory(path.parent)
 
 
 def replace(path: Path, body: bytes) -> None:

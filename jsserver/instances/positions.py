@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from . import metafiles
 from .backend import StoreError
+from .metafiles import Locked, MetaFiles
 from .running import Stream
 
 log = logging.getLogger(__name__)
@@ -33,26 +33,26 @@ class Positions(msgspec.Struct, frozen=True):
     """The last sequence of each origin, by source."""
 
 
-def read(directory: Path | None) -> Positions:
+def read(files: MetaFiles, directory: Path | None) -> Positions:
     """What is written there; a file that is none says nothing."""
     if directory is None:
         return Positions()
     try:
-        return msgspec.json.decode((directory / FILE).read_bytes(), type=Positions)
+        return msgspec.json.decode(files.read_note(directory / FILE), type=Positions)
     except FileNotFoundError:
         return Positions()
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, Locked, msgspec.DecodeError) as error:
         log.warning("%s: %s", directory / FILE, error)
         return Positions()
 
 
-def write(stream: Stream, positions: Positions) -> bool:
+def write(files: MetaFiles, stream: Stream, positions: Positions) -> bool:
     """Writes them down; False where the stream cannot be written at the moment."""
     directory = stream.directory
     if directory is None:
         return True
     with contextlib.suppress(OSError, StoreError):
         stream.handle.wait_durable()
-        metafiles.replace(directory / FILE, msgspec.json.encode(positions))
+        files.write_note(directory / FILE, msgspec.json.encode(positions))
         return True
     return False

@@ -26,7 +26,7 @@ from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, StreamConfig
 
-from . import damage, metafiles, prepared
+from . import damage, metafiles, positions, prepared
 from .account import Account
 from .backend import StoreError
 from .rounds import alone
@@ -259,7 +259,9 @@ def _load_stream(
     except Exception as error:
         return _reason(error)
     try:
-        account.shared.files.convert(directory, name, encode_meta(assignment), metafiles.INDEX)
+        files = account.shared.files
+        files.convert(directory, name, encode_meta(assignment), metafiles.INDEX)
+        files.convert_note(directory / positions.FILE)
     except Exception as error:
         stream.handle.close(True)
         return _reason(error)

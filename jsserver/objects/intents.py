@@ -14,15 +14,14 @@ from pathlib import Path
 
 import msgspec
 
-from jsserver.instances import metafiles
 from jsserver.instances.account import Account
+from jsserver.instances.metafiles import Locked
 
 from .buckets import Bucket, is_token
 
 log = logging.getLogger(__name__)
 
 FOLDER = "uploads"
-SIZE_LIMIT = 1 << 16
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -43,7 +42,8 @@ def write(bucket: Bucket, name: str, nuid: str) -> None:
     folder = folder_of(bucket.account)
     if folder is None or bucket.stream.directory is None:
         return
-    metafiles.write_new(folder / nuid, msgspec.json.encode(Intent(bucket.name, name, nuid)))
+    intent = msgspec.json.encode(Intent(bucket.name, name, nuid))
+    bucket.account.shared.files.write_note(folder / nuid, intent)
 
 
 def remove(account: Account, nuid: str) -> None:
@@ -60,9 +60,14 @@ def left(account: Account) -> Iterator[Intent]:
     if folder is None or not folder.is_dir():
         return
     for path in sorted(folder.iterdir()):
+        if path.suffix == ".tmp":  # it got no name before the crash, so its upload has not begun
+            path.unlink(missing_ok=True)
+            continue
         try:
-            with path.open("rb") as file:
-                intent = msgspec.json.decode(file.read(SIZE_LIMIT), type=Intent)
+            intent = msgspec.json.decode(account.shared.files.read_note(path), type=Intent)
+        except Locked as error:
+            log.warning("The note of an upload, %s, stays: %s", path, error)
+            continue
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             log.warning("The note of an upload, %s, is damaged: %s", path, error)
             with contextlib.suppress(OSError):

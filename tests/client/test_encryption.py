@@ -1,11 +1,14 @@
 """Streams that are encrypted on disk: by this server and by nats-server, one after the other."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.client.raw import RawApp
+from tests.client.test_object_reload import BUCKET
 from tests.servers import Server, Servers
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.timeout(300)]
 
@@ -174,3 +177,25 @@ def test_changes_of_an_encrypted_stream_stay(servers: Servers, tmp_path: Path) -
             assert config["description"] == "durable_name"
             assert sorted(client.api("CONSUMER.NAMES.S")["consumers"]) == ["C", "D"]
         server.stop()
+
+
+def test_an_upload_that_a_kill_cuts_off_leaves_no_name_in_clear(
+    servers: Servers, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    words = f'store_dir: "{store}", key: secret, object_requests: true'
+    server = servers.under_test(config=f"jetstream {{ {words} }}")
+    with RawApp(server.port) as client:
+        assert "error" not in client.api("STREAM.CREATE.OBJ_b", BUCKET)
+        begin = {"nonce": "n", "size": 200_000, "chunks": 2}
+        body = json.dumps(begin).encode()
+        assert b'"error"' not in client.request("$OBJ.b.info.name-of-object", body).payload
+        client.request("$OBJ.b.chunks.n", bytes(100_000))
+        notes = store / "jetstream" / "$G" / "uploads"
+        (note,) = notes.iterdir()
+        assert b"name-of-object" not in note.read_bytes()
+        server.kill()
+    server = servers.under_test(config=f"jetstream {{ {words} }}")
+    wait_until(lambda: not list(notes.iterdir()), "the note goes with the chunks")
+    with RawApp(server.port) as client:
+        assert client.api("STREAM.INFO.OBJ_b")["state"]["messages"] == 0

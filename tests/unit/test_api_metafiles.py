@@ -185,9 +185,9 @@ def test_a_repair_is_there_after_a_power_cut(asset: Path, power_cut: PowerCut) -
 def test_notes_are_there_after_a_power_cut(tmp_path: Path, power_cut: PowerCut) -> None:
     """Files of positions and of uploads: new ones, and those that replace others."""
     path = tmp_path / "notes" / "a"
-    metafiles.write_new(path, b"new")
+    FILES.write_note(path, b"new")
     assert power_cut.left(path.parent) == {"a": b"new"}
-    metafiles.replace(path, b"other")
+    FILES.write_note(path, b"other")
     assert power_cut.left(path.parent) == {"a": b"other"}
 
 

@@ -12,9 +12,12 @@ from jsserver.instances.asking import Asking
 from jsserver.instances.backend import AccountHandle
 from jsserver.instances.intakes import Intake, Intakes
 from jsserver.instances.locks import Hold
+from jsserver.instances.metafiles import MetaFiles
 from jsserver.instances.positions import Positions
 from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
+
+from .api_server import stub_hash
 
 
 class Account:
@@ -76,7 +79,7 @@ def test_a_stream_that_is_removed_while_another_is_written(
         of.end("B", True)
         return work(*args)
 
-    def write(stream: Any, now: Positions) -> bool:
+    def write(files: object, stream: Any, now: Positions) -> bool:
         written.append((stream.name, now))
         return True
 
@@ -85,7 +88,7 @@ def test_a_stream_that_is_removed_while_another_is_written(
         return SimpleNamespace(key="O > >", reached=lambda: 7, **ended)
 
     monkeypatch.setattr(positions, "write", write)
-    shared = cast(Shared, SimpleNamespace(run=run_here))
+    shared = cast(Shared, SimpleNamespace(run=run_here, files=None))
     of = Intakes("A", cast(AccountHandle, None), shared, lambda name: cast(Hold, asyncio.Lock()))
     for name in "ABC":
         config = SimpleNamespace(mirror=None)
@@ -110,7 +113,8 @@ def test_positions_are_written_when_what_they_tell_of_is_on_disk(tmp_path: Path)
     handle = SimpleNamespace(wait_durable=wait_durable)
     stream = cast(Stream, SimpleNamespace(directory=tmp_path, handle=handle))
     wanted = Positions(stream_seq=7, origins={"O": 9})
-    assert not positions.write(stream, wanted)
-    assert positions.write(stream, wanted)
+    files = MetaFiles(stub_hash)
+    assert not positions.write(files, stream, wanted)
+    assert positions.write(files, stream, wanted)
     assert seen == [False, False]
-    assert positions.read(tmp_path) == wanted
+    assert positions.read(files, tmp_path) == wanted

@@ -183,3 +183,23 @@ def test_a_changed_configuration_is_told(asset: Asset) -> None:
     (directory / "meta.sum").write_bytes(files.checksum(name, bytes(sealed)))
     with pytest.raises(DamagedMeta, match=r"meta\.inf is not what was sealed with meta\.key"):
         read(asset, NEW)
+
+
+def test_notes_are_encrypted_and_follow_the_key(tmp_path: Path) -> None:
+    path = tmp_path / "uploads" / "a"
+    plain, old, new = (MetaFiles(hh64, keys) for keys in (None, OLD, NEW))
+    plain.write_note(path, BODY)
+    plain.convert_note(path)
+    assert path.read_bytes() == BODY
+    for files in (old, new):
+        assert files.read_note(path) == BODY
+        files.convert_note(path)
+        sealed = path.read_bytes()
+        assert BODY not in sealed
+        assert files.read_note(path) == BODY
+        files.convert_note(path)
+        assert path.read_bytes() == sealed
+    for files in (plain, old):
+        with pytest.raises(Locked, match="opens a"):
+            files.read_note(path)
+    assert path.read_bytes() == sealed
