@@ -21,6 +21,8 @@ from jsserver.cext.cipher import (
     unseal,
 )
 
+SHEET, SHEET_CHECK = b"\xffjsE", 8
+"""How a sheet begins that is encrypted, and the size of what its key is known by."""
 KEY_FILE_SIZES = {NONCES[kind] + KEY_BYTES + TAG_BYTES: kind for kind in KINDS.values()}
 """The size of a key file says which cipher it is of."""
 
@@ -85,6 +87,20 @@ class Keys:
         if found is None and self._before:
             found = _seed(self._before, account, context, key_file)
         return found
+
+    def sheet(self, account: str, stream: str, sealed: bytes) -> bytes | None:
+        """What a sheet of a stream holds (`cext/cipher/model.pxi`); None: the server has other
+        keys, or what stands in front of it was changed."""
+        kind = sealed[len(SHEET)] if len(sealed) > len(SHEET) else 0
+        if kind not in NONCES:
+            return None
+        at = len(SHEET) + 1 + NONCES[kind]
+        nonce, end = sealed[len(SHEET) + 1 : at], at + SHEET_CHECK
+        for secret in (self._secret, self._before):
+            key = derive(secret, *_parts(account, f"{stream}/sheets"))
+            if derive(key, nonce, b"check")[:SHEET_CHECK] == sealed[at:end]:
+                return crypt_file(kind, key, nonce, 0, sealed[end:])
+        return None
 
     def seal_note(self, body: bytes) -> bytes:
         """A small file of jsserver's own, which has no key file."""

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 NOTE, WARNING, DAMAGE = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
 
 _STREAM = re.compile(
-    r"meta\.(inf|sum|key)(\.tmp)?|msgs|obs|batches|sources\.db|subjects\.jsd|sequence\.jsr"
+    r"meta\.(inf|sum|key)(\.tmp)?|msgs|obs|batches|sources\.(db|json)|subjects\.jsd|sequence\.jsr"
     r"|consumers\.log|\.del-store|quarantine-.*"
 )
 _MESSAGES = re.compile(r"[0-9]{1,18}\.(blk|key|jsx)|index\.db|thw\.db|sched\.db|checkpoint\.jss")
 _CONSUMER = re.compile(r"meta\.(inf|sum|key)(\.tmp)?|o\.dat")
 _LEFT = re.compile(
-    r".*\.tmp|[0-9]+\.new|_test_.*|damaged-.*|.*\.damaged|\.(new|del)-.*|__(new_)?msgs__"
+    r".*\.tmp|.*\.new|[0-9]+\.key\.redo|_test_.*|damaged-.*|.*\.damaged|\.(new|del)-.*|__(new_)?msgs__"
     r"|.*\.(idx|fss)|\.tmp.*"
 )
 
@@ -97,7 +97,7 @@ def _count_subjects(on: StreamCheck, walk: Walk, block: Block, counts: dict[byte
 def _checkpoint(on: StreamCheck, walk: Walk) -> set[int]:
     """The blocks that it lists, as far as it counts."""
     path = on.folder / "checkpoint.jss"
-    data = on.bytes_of(path)
+    data = on.sheet_of(path)
     if data is None:
         return set()
     try:
@@ -136,6 +136,9 @@ def _checkpoint(on: StreamCheck, walk: Walk) -> set[int]:
 
 def _end_of(on: StreamCheck, number: int) -> tuple[int, bytes] | None:
     """The size of a block when it is not compressed, and its last 8 bytes."""
+    if on.encrypted:
+        block = on.read(number)
+        return None if block.fault else (block.plain_size, block.end)
     try:
         with open(on.folder / f"{number}.blk", "rb") as file:
             head = file.read(BLOCK_HEAD)
@@ -149,7 +152,7 @@ def _end_of(on: StreamCheck, number: int) -> tuple[int, bytes] | None:
 def _sidecars(on: StreamCheck, told: set[int]) -> None:
     """And the dictionary of subjects. Blocks that the checkpoint listed are dealt with."""
     names = names_in(on.folder)
-    data = on.bytes_of(on.place.folder / "subjects.jsd")
+    data = on.sheet_of(on.place.folder / "subjects.jsd")
     words: caches.Dictionary | None = None
     path = on.place.folder / "subjects.jsd"
     if data is not None:
@@ -175,7 +178,7 @@ def _sidecar(
     foreign: bool,
     there: set[int],
 ) -> None:
-    data = on.bytes_of(path)
+    data = on.sheet_of(path)
     if data is None:
         return
     try:
@@ -218,7 +221,7 @@ def _reserve(on: StreamCheck, walk: Walk) -> None:
 
 def _log(on: StreamCheck) -> consumers.Log | None:
     path = on.place.folder / consumers.LOG
-    data = on.bytes_of(path)
+    data = on.sheet_of(path, DAMAGE, "log")
     if data is None:
         return None
     told = consumers.log(data, on.key)
@@ -236,8 +239,9 @@ def _log(on: StreamCheck) -> consumers.Log | None:
 def _consumers(on: StreamCheck, walk: Walk, logged: consumers.Log | None) -> None:
     obs = on.place.folder / "obs"
     own = (on.place.folder / "sequence.jsr").exists() and not (on.folder / "index.db").exists()
-    if own and logged is None and names_in(obs):
-        on.say(DAMAGE, "log", on.place.folder / consumers.LOG, "missing")
+    log = on.place.folder / consumers.LOG
+    if own and not log.exists() and names_in(obs):
+        on.say(DAMAGE, "log", log, "missing")
     for name in names_in(obs):
         folder = obs / name
         if folder.is_symlink():

@@ -111,6 +111,19 @@ class StreamCheck:
             self.unread(path, str(error))
             return None
 
+    def sheet_of(
+        self, path: Path, severity: Severity = WARNING, kind: str = "cache"
+    ) -> bytes | None:
+        """The bytes of a file of jsserver's own; None where there is none, or it stays closed. The
+        latter is told where a key was given."""
+        data = self.bytes_of(path)
+        try:
+            return data if data is None else seals.sheet(self.place, data, path.name)
+        except seals.Locked as error:
+            if self.place.keys is not None:
+                self.say(severity, kind, path, str(error))
+            return None
+
     # ---- the configuration ---------------------------------------------------------------------
 
     def _configuration(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jsserver.disk.keys import KEY_FILE_SIZES, Keys, Seed
+from jsserver.disk.keys import KEY_FILE_SIZES, SHEET, Keys, Seed
 
 from .places import KEY_FILE, Place, Unreadable, found, whole
 
@@ -60,7 +60,23 @@ def of_consumer(place: Place, name: str) -> Seed:
 def of_block(place: Place, number: int) -> Seed:
     """The seed of a block; Locked, Unreadable."""
     folder, _ = place.messages()
-    return seed_of(place, folder / f"{number}.key", f"{place.name}:{number}")
+    key_file = folder / f"{number}.key"
+    redo = folder / f"{number}.key.redo"
+    if redo.exists() and not (folder / f"{number}.blk.new").exists():
+        key_file = redo  # a crash came after the block got its name, and before its key did
+    return seed_of(place, key_file, f"{place.name}:{number}")
+
+
+def sheet(place: Place, data: bytes, name: str) -> bytes:
+    """What a file of jsserver's own holds, which is encrypted where the stream is; Locked."""
+    if not data.startswith(SHEET):
+        return data
+    if place.keys is None:
+        raise Locked("encrypted, and no key was given (--key-file)")
+    text = place.keys.sheet(place.account, place.name, data)
+    if text is None:
+        raise Locked(f"the key that was given does not open {name}")
+    return text
 
 
 def opened(seed: Seed, sealed: bytes, what: str) -> bytes:

@@ -1,4 +1,4 @@
-"""`jsserver store` on directories that nats-server has encrypted, with and without the key."""
+"""`jsserver store` on directories that either server has encrypted, with and without the key."""
 
 import asyncio
 import base64
@@ -182,3 +182,42 @@ def test_a_repair_leaves_encrypted_blocks(copied: Path) -> None:
     code, out, _ = run("repair", copied, *with_key(copied))
     assert code == 1
     assert "left as it is: encrypted blocks" in out
+
+
+@pytest.mark.parametrize("how", ["clean", "killed"])
+@pytest.mark.parametrize("cipher", ["chacha", "aes"])
+def test_a_directory_of_this_server_is_read_as_well(
+    servers: Servers, tmp_path: Path, cipher: str, how: str
+) -> None:
+    """Its files beside the blocks, too: each changed bit in one of them is told."""
+    (tmp_path / "key").write_text(SECRET)
+    text = f'jetstream {{ store_dir: "{tmp_path}", key: "{SECRET}", cipher: {cipher} }}'
+    server = servers.under_test(config=text)
+    asyncio.run(fill(server.url))
+    served = asyncio.run(offline.contents(server.url))
+    if how == "clean":
+        server.stop()
+    else:
+        server.kill()
+    code, out, error = run("check", tmp_path, "--json", *with_key(tmp_path))
+    assert (code, error) == (0, ""), out
+    told = {one["stream"]: one for one in json.loads(out)["streams"]}
+    assert {name: one["messages"] for name, one in told.items()} == {
+        name: len(messages) for name, messages in served.items()
+    }
+    words = ["--stream", "PACKED", "--json", *with_key(tmp_path)]
+    code, out, error = run("dump", tmp_path, *words)
+    assert (code, error) == (0, "")
+    found = [json.loads(line) for line in out.splitlines()]
+    dumped = {m["seq"]: (m["subject"], base64.b64decode(m["data"])) for m in found}
+    assert dumped == served["PACKED"]
+    assert run("du", tmp_path, *with_key(tmp_path))[0] == 0
+    code, out, _ = run("check", tmp_path, "--json")
+    assert (code, json.loads(out)["findings"][0]["kind"]) == (0, "unseen")
+    stream = stream_of(tmp_path)
+    for file in ("consumers.log", "msgs/checkpoint.jss") if how == "clean" else ("consumers.log",):
+        assert b"consumer" not in (stream / file).read_bytes()
+        flip(stream / file, 8 * 70)
+        code, out, _ = run("check", tmp_path, *with_key(tmp_path))
+        assert code == 1 and file in out
+        flip(stream / file, 8 * 70)
