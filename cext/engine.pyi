@@ -236,8 +236,16 @@ class MeshHandle:
     def write(self, cid: int, line: bytes) -> bool: ...
     def resume(self, cid: int) -> None: ...
     def open(
-        self, cid: int, *, pooled: bool, place: int = 0, account: AccountHandle | None = None
+        self,
+        cid: int,
+        *,
+        pooled: bool,
+        place: int = 0,
+        account: AccountHandle | None = None,
+        permissions: PermissionSet | None = None,
     ) -> bool: ...
+    def restrict(self, cid: int, permissions: PermissionSet | None) -> None: ...
+    def tell_again(self, cid: int) -> None: ...
 
 class DataPlane(EnvBox):
     inbox_fd: int

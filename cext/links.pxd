@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Draft, List, ListNode, Span, StrMap, Table
-from jsserver.cext.core cimport Account, Engine, Peers, Protocol
+from jsserver.cext.core cimport Account, Engine, Peers, Permissions, Protocol
 from jsserver.cext.net cimport Conn
 
 
@@ -132,5 +132,9 @@ cdef void mesh_free(Mesh* mesh) noexcept nogil          # no route is left
 cdef int mesh_pin(Mesh* mesh, Account* a) noexcept nogil
 # Lets a route in: it is told of all interest, and messages flow. 0 | -1 no memory, and it closes.
 cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept nogil
+# What it may from now on: of interest here what it may be told of (to publish), of its own what counts (to subscribe). NULL: all.
+cdef void route_restrict(RouteConn* r, Permissions* perms) noexcept nogil
+# Tells an open one again of all interest that it may be told of.
+cdef void route_tell(RouteConn* r) noexcept nogil
 # An INFO or CONNECT of it is dealt with.
 cdef void link_resume(Conn* c) noexcept nogil

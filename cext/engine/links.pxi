@@ -65,10 +65,12 @@ cdef class MeshHandle:
             self.plane.leave()
         self.plane.check(open)
 
-    def open(self, uint64_t cid, *, bint pooled, uint32_t place=0, AccountHandle account=None):
+    def open(self, uint64_t cid, *, bint pooled, uint32_t place=0, AccountHandle account=None, PermissionSet permissions=None):
         """Lets a route in: it is told of all interest that it carries, and messages flow. account: the one that it carries, and
-        its lines do not name. False: it is gone."""
+        its lines do not name. permissions: to publish what it may be told of, to subscribe to what its interest may be in.
+        False: it is gone."""
         cdef RouteTerms terms
+        cdef Permissions* perms = permissions.perms if permissions is not None else NULL
         cdef Conn* c
         cdef bint open
         terms.pooled = pooled
@@ -78,7 +80,34 @@ cdef class MeshHandle:
             open = self.plane.enter()
             c = self.plane.find_route(cid) if open else NULL
             if c != NULL:
+                route_restrict(<RouteConn*>c, perms)
                 route_open(self.plane.routes, <RouteConn*>c, &terms)
             self.plane.leave()
         self.plane.check(open)
         return c != NULL
+
+    def restrict(self, uint64_t cid, PermissionSet permissions):
+        """What an open route may from now on, as with open(): it is told of what that changes, and its own interest ends that
+        does not count any more."""
+        cdef Permissions* perms = permissions.perms if permissions is not None else NULL
+        cdef Conn* c
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_route(cid) if open else NULL
+            if c != NULL:
+                route_restrict(<RouteConn*>c, perms)
+            self.plane.leave()
+        self.plane.check(open)
+
+    def tell_again(self, uint64_t cid):
+        """Tells an open route of all interest that it carries, some of which it may have refused before."""
+        cdef Conn* c
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_route(cid) if open else NULL
+            if c != NULL:
+                route_tell(<RouteConn*>c)
+            self.plane.leave()
+        self.plane.check(open)

@@ -6,6 +6,10 @@ cdef enum:
     LINES = 16                          # a line may be so many times as long as a client's
     PING_MAX_NS = 30000000000           # between PINGs, at most
 
+cdef Span NO_QUEUE      # a server's interest counts whatever its queue group is called
+NO_QUEUE.p = NULL
+NO_QUEUE.n = 0
+
 
 cdef void route_made(Client* c) noexcept nogil:
     cdef RouteConn* r = <RouteConn*>c
@@ -92,8 +96,6 @@ cdef void route_pong(RouteConn* r) noexcept nogil:
 
 cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept nogil:
     cdef Conn* c = &r.conn
-    cdef ListWalk all = list_walk(&mesh.engine.accounts)
-    cdef Account* a = account_step(&all)
     r.terms = terms[0]
     r.mesh = mesh
     r.state = ROUTE_OPEN
@@ -102,12 +104,49 @@ cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept 
     list_push_front(&mesh.open, &r.node)
     c.auth = AUTH_OPEN
     timer_cancel(&c.reactor.timers, &c.auth_timer)
+    route_tell(r)
+    route_ping(c)
+    return 0
+
+
+cdef void route_tell(RouteConn* r) noexcept nogil:
+    cdef ListWalk all
+    cdef Account* a
+    if r.state != ROUTE_OPEN:
+        return
+    all = list_walk(&r.mesh.engine.accounts)
+    a = account_step(&all)
     while a != NULL:
         if not a.closed:
             tell_account(r, a)
         a = account_step(&all)
-    route_ping(c)
-    return 0
+
+
+cdef void route_restrict(RouteConn* r, Permissions* perms) noexcept nogil:
+    cdef Client* c = &r.conn.base
+    cdef Permissions* before = c.perms
+    cdef ListWalk all
+    cdef Account* a
+    cdef Sub* s
+    if perms != NULL:
+        perms_hold(perms)
+    c.perms = perms
+    if r.state == ROUTE_OPEN:
+        all = list_walk(&r.mesh.engine.accounts)
+        a = account_step(&all)
+        while a != NULL:
+            if not a.closed:
+                tell_difference(r, a, before)
+            a = account_step(&all)
+    perms_release(before)
+    all = list_walk(&c.own_subs)
+    s = sub_at(list_step(&all))
+    while s != NULL:
+        if may_have(r, s.subject):
+            s.filtered = perms != NULL and perms_must_filter(perms, s.subject, NO_QUEUE)
+        else:
+            sub_drop(c, s)
+        s = sub_at(list_step(&all))
 
 
 # ---- what comes ------------------------------------------------------------------------------------------
@@ -178,6 +217,19 @@ cdef Span line_sid(RouteConn* r, const Account* a, const Line* line) noexcept no
     return draft_span(d)
 
 
+cdef bint may_have(RouteConn* r, Span subject) noexcept nogil:
+    # Whether interest of another server counts.
+    cdef const Permissions* p = r.conn.base.perms
+    return p == NULL or perms_can_subscribe(p, subject, NO_QUEUE)
+
+
+cdef int route_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    # Protocol.deliver
+    if s.filtered and not perms_can_receive(s.client.perms, m.dest, NO_QUEUE):
+        return 0
+    return target_add(e, src, s, m)
+
+
 cdef void route_interest(RouteConn* r, const Line* line) noexcept nogil:
     cdef Client* c = &r.conn.base
     cdef Account* a = line_account(r, line)
@@ -191,10 +243,13 @@ cdef void route_interest(RouteConn* r, const Line* line) noexcept nogil:
         return
     if s != NULL:
         sub_drop(c, s)          # or it has another weight, which matches that are remembered do not know
-    if line.kind != LINE_INTEREST:
+    if line.kind != LINE_INTEREST or not may_have(r, line.subject):
         return
-    if sub_add(c, a, line.subject, line.queue, sid, line.weight or 1, line_origin(r, line)) == NULL:
+    s = sub_add(c, a, line.subject, line.queue, sid, line.weight or 1, line_origin(r, line))
+    if s == NULL:
         client_close(c, CLOSE_WRITE_ERROR)
+    else:
+        s.filtered = c.perms != NULL and perms_must_filter(c.perms, line.subject, NO_QUEUE)
 
 
 cdef void route_message(RouteConn* r, const Line* line) noexcept nogil:

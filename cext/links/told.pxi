@@ -106,17 +106,26 @@ cdef inline bint carries(const RouteConn* r, const Account* a, const AccountTold
     return not r.terms.pooled or (not t.pinned and r.terms.place == t.place)
 
 
+cdef inline bint may_tell(const Permissions* p, const Told* told) noexcept nogil:
+    return p == NULL or perms_can_publish(p, told.subject)
+
+
 cdef void tell_interest(RouteConn* r, const Account* a, const Told* told) noexcept nogil:
+    if may_tell(r.conn.base.perms, told):
+        tell(r, a, told, told.n > 0)
+
+
+cdef void tell(RouteConn* r, const Account* a, const Told* told, bint listens) noexcept nogil:
     # RS+ [account] subject [queue members], or RS- [account] subject [queue].
     cdef Draft* d = &r.mesh.line
     d.n = 0
-    draft_add(d, b"RS+ " if told.n else b"RS- ", 4)
+    draft_add(d, b"RS+ " if listens else b"RS- ", 4)
     if r.terms.account == NULL:
         add_word(d, a.name)
     add_word(d, told.subject)
     if told.queue.n:
         add_word(d, told.queue)
-        if told.n:
+        if listens:
             add_number(d, told.n)
             draft_byte(d, c' ')
     if not d.failed:
@@ -144,3 +153,19 @@ cdef void tell_account(RouteConn* r, Account* a) noexcept nogil:
     for i in range(t.interest.cap):
         if t.interest.a[i].item != NULL:
             tell_interest(r, a, <const Told*>t.interest.a[i].item)
+
+
+cdef void tell_difference(RouteConn* r, Account* a, const Permissions* before) noexcept nogil:
+    # What interest of an account it may be told of now and might not before, and the other way round.
+    cdef AccountTold* t = <AccountTold*>a.told
+    cdef const Told* told
+    cdef uint32_t i
+    cdef bint may
+    if t == NULL or not carries(r, a, t):
+        return
+    for i in range(t.interest.cap):
+        told = <const Told*>t.interest.a[i].item
+        if told != NULL:
+            may = may_tell(r.conn.base.perms, told)
+            if may != may_tell(before, told):
+                tell(r, a, told, may)

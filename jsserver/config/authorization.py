@@ -126,7 +126,8 @@ def _responses(value: Value, problems: Problems) -> ResponsePermission | None:
     return permission
 
 
-def _permissions(value: Value, problems: Problems) -> Permissions:
+def read_permissions(value: Value, problems: Problems) -> Permissions:
+    """A `permissions` block; OptionError."""
     if not isinstance(value.data, dict):
         raise OptionError(value, f"Expected permissions to be a map/struct, got {shown(value)}")
     permissions = Permissions()
@@ -150,7 +151,7 @@ def _permissions(value: Value, problems: Problems) -> Permissions:
 
 
 def _read_permissions(user: User, value: Value, problems: Problems) -> None:
-    user.permissions = _permissions(value, problems)
+    user.permissions = read_permissions(value, problems)
 
 
 def _read_connection_types(user: User, value: Value, problems: Problems) -> None:
@@ -264,7 +265,7 @@ def _read_timeout(block: _Block, value: Value, problems: Problems) -> None:
 
 def read_default_permissions(target: Any, value: Value, problems: Problems) -> None:
     """Reads what users without permissions of their own may do into `target.permissions`."""
-    target.permissions = _permissions(value, problems)
+    target.permissions = read_permissions(value, problems)
 
 
 def names_of(users: list[User]) -> set[str]:

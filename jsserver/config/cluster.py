@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
+from jsserver.config.authorization import read_permissions
 from jsserver.config.clusters import Cluster, RouteUrl
 from jsserver.config.options import Options
 from jsserver.config.values import (
@@ -74,7 +75,32 @@ def _read_timeout(block: Cluster, value: Value, problems: Problems) -> None:
         raise OptionError(value, f"error parsing timeout: unsupported type {type_name(value)}")
 
 
-_NO_PERMISSIONS = unavailable("cluster (permissions)")
+def _read_permissions(block: Cluster, value: Value, problems: Problems) -> None:
+    permissions = read_permissions(value, problems)
+    if permissions.responses is not None:
+        raise OptionError(value, "Cluster permissions do not support dynamic responses")
+    subscribe = permissions.subscribe
+    rules = [*(subscribe.allow or []), *(subscribe.deny or [])] if subscribe is not None else []
+    for rule in rules:
+        if " " in rule:
+            raise OptionError(
+                value, f"cluster export: subject {quote(rule)} is not a valid subject"
+            )
+    block.imports, block.exports = permissions.publish, subscribe
+
+
+def _read_permissions_of_login(block: Cluster, value: Value, problems: Problems) -> None:
+    """Those of the block itself go first, wherever they stand."""
+    before = block.imports, block.exports
+    _read_permissions(block, value, problems)
+    problems.warn(
+        value,
+        "authorization",
+        'setting "permissions" within cluster authorization block is deprecated',
+    )
+    if before != (None, None):
+        block.imports, block.exports = before
+
 
 _AUTHORIZATION: dict[str, Reader] = {
     "user": text("username"),
@@ -85,8 +111,8 @@ _AUTHORIZATION: dict[str, Reader] = {
     "users": _refused("Cluster authorization does not allow multiple users"),
     "token": _refused("Cluster authorization does not support tokens"),
     "auth_callout": _refused("Cluster authorization does not support callouts"),
-    "permissions": _NO_PERMISSIONS,
-    "default_permissions": _NO_PERMISSIONS,
+    "permissions": _read_permissions_of_login,
+    "default_permissions": _read_permissions_of_login,
 }
 
 
@@ -153,7 +179,7 @@ _BLOCK: dict[str, Reader] = {
     "no_advertise": flag("no_advertise"),
     "connect_retries": integer("connect_retries"),
     "connect_backoff": flag("connect_backoff"),
-    "permissions": _NO_PERMISSIONS,
+    "permissions": _read_permissions,
     "pool_size": integer("pool_size"),
     "accounts": _read_accounts,
     "compression": _read_compression,

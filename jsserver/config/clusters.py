@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
+
+if TYPE_CHECKING:
+    from jsserver.config.options import SubjectPermission
 
 
 class RouteUrl(Block):
@@ -16,7 +20,8 @@ class RouteUrl(Block):
 
 class Cluster(Block):
     """The `cluster` block. Port 0: the server is in no cluster. A `pool_size` below 0 is no pool,
-    and a `ping_interval` of 0 that of all connections, in ns."""
+    and a `ping_interval` of 0 that of all connections, in ns. `imports`: what interest of its own a
+    server tells others of; `exports`: what interest of theirs counts."""
 
     flag_listen: str = ""
     flag_routes: str = ""
@@ -35,3 +40,5 @@ class Cluster(Block):
     pool_size: int = 3
     accounts: list[str] = each(list)
     ping_interval: int = 0
+    imports: SubjectPermission | None = None
+    exports: SubjectPermission | None = None

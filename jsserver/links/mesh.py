@@ -115,9 +115,8 @@ class Mesh:
                 self._first_info(link, said)
             elif said.server_id != link.info.server_id:
                 self._heard_of(said)
-            elif said.ldm and link.peer is not None and not link.peer.leaves:
-                link.peer.leaves = True
-                self._transport.clients_change()
+            else:
+                self._said_more(link, link.info, said)
 
     @contextmanager
     def _hearing(self, number: int, verb: str) -> Iterator[Link]:
@@ -187,6 +186,18 @@ class Mesh:
 
     # ---- what is said
 
+    def _said_more(self, link: Link, before: Info, said: Info) -> None:
+        """Another INFO of a server that is here."""
+        if said.ldm:
+            if link.peer is not None and not link.peer.leaves:
+                link.peer.leaves = True
+                self._transport.clients_change()
+            return
+        counts_other = said.export != before.export
+        before.import_, before.export = said.import_, said.export
+        if counts_other:
+            self._transport.tell_again(link.number)
+
     def _info(self, *, nonce: str = "", account: str = "", place: int = 0) -> Info:
         s = self.settings
         info = Info(
@@ -205,6 +216,8 @@ class Mesh:
             cluster_dynamic=s.cluster_dynamic,
             connect_urls=s.connect_urls,
             ws_connect_urls=s.ws_connect_urls,
+            import_=s.imports,
+            export=s.exports,
             compression="off",
             lnoc=True,
             lnocu=True,

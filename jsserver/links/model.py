@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from .words import Info, RouteConnect
+from .words import Info, RouteConnect, SubjectPermission
 
 
 class Gossip(Enum):
@@ -78,6 +78,10 @@ class Settings(msgspec.Struct, kw_only=True):
     connect_urls: list[str] = []
     """Where clients reach it."""
     ws_connect_urls: list[str] = []
+    imports: SubjectPermission | None = None
+    """What interest of its own others are told of; None: all."""
+    exports: SubjectPermission | None = None
+    """What interest of others counts."""
 
 
 class Transport(Protocol):
@@ -94,6 +98,9 @@ class Transport(Protocol):
 
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         """Interest and messages flow."""
+
+    def tell_again(self, link: int) -> None:
+        """The other server is told of all interest once more."""
 
     def cut(self, link: int, reason: Reason, error: str = "") -> None:
         """Cuts a link, with an -ERR before if there is a text."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
+from jsserver.links.words import SubjectPermission
 from jsserver.monitor.connz import SubDetail, rtt_text, sub_detail
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
@@ -31,6 +32,8 @@ class RouteInfo(Wire, kw_only=True):
     rtt: str
     uptime: str
     idle: str
+    import_: SubjectPermission | None = msgspec.field(default=None, name="import")
+    export: SubjectPermission | None = None
     pending_size: int = always(0)
     in_msgs: int = always(0)
     out_msgs: int = always(0)
@@ -49,6 +52,8 @@ class Routez(Wire, kw_only=True):
     server_id: str
     server_name: str
     now: str
+    import_: SubjectPermission | None = msgspec.field(default=None, name="import")
+    export: SubjectPermission | None = None
     num_routes: int = always(0)
     routes: list[RouteInfo] = always([])
 
@@ -77,10 +82,13 @@ def routez(server: Server, wanted: Wanted, now: int) -> Routez:
     routes = [_info(link, item, now) for link, item in open_routes(server)]
     if wanted.subs:
         _add_subscriptions(server, wanted, routes)
+    imports, exports = server.interest
     return Routez(
         server_id=server.id,
         server_name=server.name,
         now=rfc3339_nano(now),
+        import_=imports,
+        export=exports,
         num_routes=len(routes),
         routes=routes,
     )
@@ -103,6 +111,8 @@ def _info(link: "Link", item: Item, now: int) -> RouteInfo:
         rtt=rtt_text(num.rtt),
         uptime=uptime(max(now - num.start, 0)),
         idle=uptime(max(now - num.last_activity, 0)),
+        import_=link.info.import_,
+        export=link.info.export,
         pending_size=num.pending,
         in_msgs=num.in_msgs,
         out_msgs=num.out_msgs,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.jwt.claims import Account as AccountClaims
     from jsserver.links.model import Link
+    from jsserver.links.words import SubjectPermission
 
 
 class Subscriptions(Protocol):
@@ -208,6 +209,10 @@ class Server(Protocol):
 
     def routes(self) -> "list[Link]":
         """Its open connections to other servers of the cluster."""
+
+    @property
+    def interest(self) -> "tuple[SubjectPermission | None, SubjectPermission | None]":
+        """What interest of its own those are told of, and what of theirs counts; None: all."""
 
     def shared(self, account: str) -> "tuple[Sharing | None, list[SubjectMapping]]":
         """What accounts share, if they do, and what is mapped in this one."""

@@ -9,10 +9,13 @@ import socket
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
+from jsserver.access.auth import permission_set
 from jsserver.access.clients import CLOSE_CODES, read_connection
 from jsserver.access.info import GO, Urls
 from jsserver.cext import engine
 from jsserver.config.cluster import advertised
+from jsserver.config.options import Permissions, SubjectPermission
+from jsserver.links import words
 from jsserver.links.mesh import Mesh
 from jsserver.links.model import Reason, Settings, Target
 from jsserver.process.sockets import host_port
@@ -22,12 +25,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jsserver.access.accounts import Accounts
-    from jsserver.cext.engine import DataPlane, Item, MeshHandle
+    from jsserver.cext.engine import DataPlane, Item, MeshHandle, PermissionSet
+    from jsserver.config.clusters import Cluster
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
 
 DIAL_TIMEOUT = 2 * SECOND
 NONCE_BYTES = 11
+MQTT = "$MQTT.>"
+"""Subjects between members that no list of what is allowed has to name."""
+
+
+def _told(rules: SubjectPermission | None) -> words.SubjectPermission | None:
+    """As INFO has it."""
+    if rules is None:
+        return None
+    return words.SubjectPermission(allow=rules.allow or [], deny=rules.deny or [])
+
+
+def _held(rules: SubjectPermission | None) -> SubjectPermission | None:
+    """As the data plane holds routes to it."""
+    if rules is None or rules.allow is None:
+        return rules
+    return SubjectPermission(allow=[*rules.allow, MQTT], deny=rules.deny)
+
+
+def _permissions(cluster: Cluster) -> PermissionSet | None:
+    if cluster.imports is None and cluster.exports is None:
+        return None
+    rules = Permissions(publish=_held(cluster.imports), subscribe=_held(cluster.exports))
+    return permission_set(rules)
 
 
 class Routes:
@@ -83,7 +110,10 @@ class Routes:
             headers=not options.no_header_support,
             connect_retries=o.connect_retries,
             connect_backoff=o.connect_backoff,
+            imports=_told(o.imports),
+            exports=_told(o.exports),
         )
+        self._permissions = _permissions(o)
         if settings.pool_size > 0:
             named = [*o.accounts, options.system] if options.system else o.accounts
             settings.accounts = list(dict.fromkeys(named))
@@ -195,7 +225,12 @@ class Routes:
 
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         handle = self._accounts[account] if account else None
-        self._handle.open(link, pooled=pooled, place=place, account=handle)
+        self._handle.open(
+            link, pooled=pooled, place=place, account=handle, permissions=self._permissions
+        )
+
+    def tell_again(self, link: int) -> None:
+        self._handle.tell_again(link)
 
     def cut(self, link: int, reason: Reason, error: str = "") -> None:
         code = CLOSE_CODES[reason.value]

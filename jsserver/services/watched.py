@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from jsserver.config.options import Options
     from jsserver.jwt.claims import Account as AccountClaims
     from jsserver.links.model import Link
+    from jsserver.links.words import SubjectPermission
     from jsserver.listeners.listeners import Listeners
     from jsserver.monitor.closed import ClosedConnections
     from jsserver.services.answers import Identity
@@ -111,6 +112,14 @@ class Watched:
     def routes(self) -> list[Link]:
         """Open connections to other servers of the cluster."""
         return [] if self._routes is None else self._routes.mesh.shown()
+
+    @property
+    def interest(self) -> tuple[SubjectPermission | None, SubjectPermission | None]:
+        """What interest of its own those are told of, and what of theirs counts; None: all."""
+        if self._routes is None:
+            return None, None
+        settings = self._routes.mesh.settings
+        return settings.imports, settings.exports
 
     @property
     def auth_required(self) -> bool:

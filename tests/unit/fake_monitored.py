@@ -190,6 +190,10 @@ class FakeServer:
     def routes(self) -> list[Any]:
         return []
 
+    @property
+    def interest(self) -> tuple[None, None]:
+        return None, None
+
     def shared(self, account: str) -> tuple[None, list[Any]]:
         return None, []
 

@@ -322,6 +322,14 @@ PROBLEMS = [
         "authorization {users: [{user: a, connection_types: [FOO]}]}",
         ['1:33: invalid connection types ["FOO"]'],
     ),
+    (
+        "cluster {permissions {allow_responses: true}}",
+        ["1:9: Cluster permissions do not support dynamic responses"],
+    ),
+    (
+        'cluster {permissions {export: "a b"}}',
+        ['1:9: cluster export: subject "a b" is not a valid subject'],
+    ),
 ]
 
 
@@ -335,7 +343,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {tls {cert_file: x}}", "cluster (tls)"),
-        ("cluster {permissions {import: x}}", "cluster (permissions)"),
         ("cluster {compression: s2_fast}", "cluster (compression)"),
         ("cluster {ping_max: 3}", "cluster (ping_max)"),
         ("gateway {name: A}", "the gateway listener"),

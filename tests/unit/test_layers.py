@@ -118,8 +118,8 @@ PARTS = {
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
     "services.routes": {
-        *("access.accounts", "access.clients", "access.info", "config", "links", "process.logs"),
-        *("process.sockets", "text.goformat"),
+        *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
+        *("process.logs", "process.sockets", "text.goformat"),
     },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
