@@ -136,5 +136,7 @@ cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept 
 cdef void route_restrict(RouteConn* r, Permissions* perms) noexcept nogil
 # Tells an open one again of all interest that it may be told of.
 cdef void route_tell(RouteConn* r) noexcept nogil
+# What the control plane says to it.
+cdef void link_write(Conn* c, Span text) noexcept nogil
 # An INFO or CONNECT of it is dealt with.
 cdef void link_resume(Conn* c) noexcept nogil

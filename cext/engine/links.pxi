@@ -48,7 +48,7 @@ cdef class MeshHandle:
             open = self.plane.enter()
             c = self.plane.find_route(cid) if open else NULL
             if c != NULL:
-                client_write(&c.base, s.p, s.n)
+                link_write(c, s)
             self.plane.leave()
         self.plane.check(open)
         return c != NULL

@@ -59,8 +59,14 @@ cdef void route_begin(Client* c) noexcept nogil:
     # Protocol.open
     cdef RouteConn* r = <RouteConn*>c
     r.conn.auth = AUTH_NEEDED
-    timer_set(&r.conn.reactor.timers, &r.conn.auth_timer, c.engine.env.mono + r.conn.terms.auth.timeout)
     link_says(r, LINK_OPENED, span(NULL, 0))
+
+
+cdef void link_write(Conn* c, Span text) noexcept nogil:
+    # The other side has its time from the first word on, however late that is: a start may have taken longer.
+    client_write(&c.base, text.p, text.n)
+    if c.auth == AUTH_NEEDED and c.auth_timer.pos == 0:
+        timer_set(&c.reactor.timers, &c.auth_timer, c.base.engine.env.mono + c.terms.auth.timeout)
 
 
 cdef inline int64_t route_interval(const Conn* c) noexcept nogil:
