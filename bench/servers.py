@@ -70,10 +70,7 @@ class Server:
     def start(self, seconds: float = START_SECONDS) -> float:
         """Starts it and waits until a client gets its INFO; returns the seconds that took."""
         file = self.folder / "server.conf"
-        file.write_text(
-            f'listen: "127.0.0.1:{self.port}"\n'
-            f'jetstream {{\nstore_dir: "{self.store}"\n{self.jetstream}\n}}\n{self.config}\n'
-        )
+        file.write_text(f'listen: "127.0.0.1:{self.port}"\n{self.blocks()}\n{self.config}\n')
         begin = time.monotonic()
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
@@ -89,6 +86,10 @@ class Server:
             self.kill()
             raise BenchError(f"{self.name} did not start: {error}\n{self.log_tail()}") from None
         return time.monotonic() - begin
+
+    def blocks(self) -> str:
+        """What its configuration has besides `config`."""
+        return f'jetstream {{\nstore_dir: "{self.store}"\n{self.jetstream}\n}}'
 
     def _wait_ready(self, end: float) -> None:
         while True:
