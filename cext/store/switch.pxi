@@ -101,7 +101,17 @@ cdef int purge_switch(Store* s, Block* tail) noexcept nogil:
     else:
         tail.writing.durable = REC_MIN
         tail.writing.safe = REC_MIN
+        purge_extent(&s.writing.extent, st_get64(tail.data + 4) & ~TOMB, <int64_t>st_get64(tail.data + 12))
     return rc
+
+
+cdef void purge_extent(Extent* e, uint64_t last, int64_t last_ts) noexcept nogil:
+    # What is known of the stream behind a purge. A truncation before it may not be written any more: nothing else says that
+    # sequences are given again.
+    e.first = min(e.first, last + 1)
+    if e.last > last:
+        e.last = last
+        e.last_ts = last_ts
 
 
 cdef void purge_undo(Store* s, Block* tail, const char* fresh, const char* old) noexcept nogil:

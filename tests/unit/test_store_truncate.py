@@ -164,3 +164,21 @@ def test_truncation_under_a_commit_thread(tmp_path: Path) -> None:
     again = opened(tmp_path, max_bytes=100_000)
     assert everything(again) == before
     again.close()
+
+
+def test_sequences_are_given_again_where_a_purge_follows_at_once(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    store.append_at(1000, "a", b"x")
+    store.commit()
+    store.purge()
+    store.commit()
+    store.truncate(50)
+    store.purge()
+    store.append_at(51, "a", b"y")
+    store.commit()
+    before = everything(store)
+    assert [m[0] for m in before[1]] == [51]
+    store.abandon()
+    again = opened(tmp_path)
+    assert everything(again) == before
+    again.close()
