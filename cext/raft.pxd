@@ -157,7 +157,9 @@ cdef struct RaftConfig:
     bint observer           # stores and applies, does not vote for itself
     bint managed            # an unknown member that answers is no peer for that
     bint fresh              # a new group: until something is stored its empty log says nothing about it
-    bint lost               # its log or votes were damaged: until it has all again (ACT_WHOLE) it votes as an empty member
+    # Its log or votes were damaged: until it has all again (ACT_WHOLE) its votes count like an empty member's, also its own: it
+    # may be elected, late, by all members together, as that is all that is left.
+    bint lost
 
 cdef struct RaftStart:
     # What the disk had.

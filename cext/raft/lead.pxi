@@ -101,6 +101,9 @@ cdef int become_leader(Raft* r) noexcept nogil:
     r.lead.quorum_look = r.now + QUORUM_LOST
     r.lead.grown = r.now                        # nobody has had the time to answer
     rc = act_role(r)
+    if rc == RAFT_OK and r.lost:                # elected by all: what they have is all there is
+        r.lost = False
+        rc = act_plain(r, ACT_WHOLE, 0, 0, 0)
     if rc == RAFT_OK:
         rc = set_send(r)
     r.lead.ready_at = r.log.last

@@ -7,6 +7,7 @@ cdef int64_t SECOND = 1000000000
 # nats-server's times (server/raft.go), ns.
 cdef int64_t ELECTION_MIN = 4 * SECOND
 cdef int64_t ELECTION_SPREAD = 5 * SECOND
+cdef int64_t ELECTION_LOST = 10 * SECOND            # more, for a member that lost something: others come first
 cdef int64_t CAMPAIGN_MIN = 100 * MILLISECOND
 cdef int64_t CAMPAIGN_SPREAD = 700 * MILLISECOND
 cdef int64_t CAMPAIGN_PREFERRED = 50 * MILLISECOND

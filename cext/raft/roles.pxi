@@ -13,7 +13,8 @@ cdef uint64_t random_below(Raft* r, uint64_t n) noexcept nogil:
 cdef void await_leader(Raft* r) noexcept nogil:
     # A whole election timeout from now on.
     if not r.follow.handed:
-        r.follow.election = r.now + ELECTION_MIN + <int64_t>random_below(r, ELECTION_SPREAD)
+        r.follow.election = (r.now + ELECTION_MIN + <int64_t>random_below(r, ELECTION_SPREAD)
+                             + (ELECTION_LOST if r.lost else 0))
 
 
 cdef void campaign_soon(Raft* r) noexcept nogil:

@@ -5,7 +5,7 @@ cdef int64_t raft_deadline(const Raft* r) noexcept nogil:
         return INT64_MAX
     if is_leading(r):
         return min(r.lead.heartbeat, r.lead.quorum_look)
-    return INT64_MAX if r.observer or r.lost else r.follow.election
+    return INT64_MAX if r.observer else r.follow.election
 
 
 cdef bint quorum_heard(const Raft* r) noexcept nogil:
@@ -38,7 +38,7 @@ cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
         return RAFT_OK
     if is_leading(r):
         return lead_tick(r)
-    if r.observer or r.lost or r.now < r.follow.election:
+    if r.observer or r.now < r.follow.election:
         return RAFT_OK
     if r.follow.behind.state == CATCHING_UP and r.role == RAFT_FOLLOWER:
         if r.now - r.follow.behind.active >= STALLED:
@@ -46,7 +46,8 @@ cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
         r.follow.handed = False
         await_leader(r)
         return RAFT_OK
-    if r.apply.paused or change_pends(r, r.id) or is_outside(r):
+    # One whose removal is not committed may have what the others need (Raft thesis, 4.2.2).
+    if r.apply.paused or is_outside(r) and not change_pends(r, r.id):
         r.follow.handed = False
         await_leader(r)
         return RAFT_OK

@@ -81,13 +81,13 @@ cdef int votes_ask(Raft* r) noexcept nogil:
     if rc == RAFT_OK:
         rc = act_send(r, SEND_VOTE_REQUEST, span(NULL, 0), REPLY_VOTES, span(b.data, <uint32_t>b.n))
     bytes_free(&b)
-    return rc if rc < 0 else vote_count(r, r.id, log_is_empty(r) and not r.fresh)
+    return rc if rc < 0 else vote_count(r, r.id, r.lost or log_is_empty(r) and not r.fresh)
 
 
 cdef int campaign(Raft* r) noexcept nogil:
     # A term of its own, and a vote for itself.
     cdef int rc
-    invariant(not r.lost and not r.observer, "a member that has to learn first asks nobody for a vote")
+    invariant(not r.observer, "an observer asks nobody for a vote")
     r.role = RAFT_CANDIDATE
     r.follow.leader = 0
     r.follow.handed = False

@@ -70,6 +70,9 @@ class Promises:
     def check_inside(self, member: "Member") -> None:
         assert member.group is not None
         known = members_by_log(member)
+        base = peer_state(member.base)
+        if base is not None and member.name in base["peers"]:
+            return  # its removal is not committed
         if member.name not in known and len(known) >= member.group.state()["size"]:
             raise Broken(f"{member.name!r} was removed and asks for votes")
 
