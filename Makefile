@@ -162,7 +162,7 @@ soak: build pipeline tools-spark
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
-	RAFT_SEEDS=2000 RAFT_FIRST=$$(date +%s)000 RAFT_MUTANT_SEEDS=200 $(BIN)/python -m pytest tests/raft
+	RAFT_SEEDS=2000 RAFT_FIRST=$$(date +%s)000 RAFT_MUTANT_SEEDS=200 RAFT_CUTS=20000 $(BIN)/python -m pytest tests/raft
 	SOAK_SECONDS=3600 $(BIN)/python -m pytest tests/fault/test_soak.py
 	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py

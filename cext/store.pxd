@@ -42,6 +42,8 @@ cdef struct StoreConfig:
     uint64_t first_seq      # of a new store; 0 means 1
     bint compress           # blocks are compressed when they are sealed
     int retention           # 0 limits, 1 interest, 2 work queue: only for the default block size
+    uint64_t block_size     # bytes of a block; 0: by the limits
+    bint always             # its changes are synced before they count as durable, with a sync_interval, too
 
 cdef struct Record:
     # A stored message. The spans are views into the store, valid until the next call that changes it

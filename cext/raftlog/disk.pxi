@@ -21,9 +21,11 @@ cdef int file_take(FileOps* f, const char* path, Bytes* out) noexcept nogil:
 
 
 cdef int file_begin(FileOps* f, const char* path, Span data) noexcept nogil:
-    # A file of these bytes, not synced. A descriptor or -errno.
-    cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    # A new file of these bytes, not synced. A descriptor or -errno.
+    cdef int fd
     cdef int64_t rc
+    f.unlink(f.ctx, path)       # a power cut may have left a file both names of a rename: the other one is in use
+    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
     if fd < 0:
         return fd
     rc = f.pwrite(f.ctx, fd, data.p, data.n, 0)
@@ -46,6 +48,10 @@ cdef int file_put(FileOps* f, const char* path, Span data) noexcept nogil:
 
 cdef inline Span group_of(RaftLog* log) noexcept nogil:
     return span(<const uint8_t*>log.group, log.n_group)
+
+
+cdef inline bint is_meta(const RaftLog* log) noexcept nogil:
+    return strcmp(log.group, "_meta_") == 0
 
 
 cdef inline FileOps* files_of(RaftLog* log) noexcept nogil:

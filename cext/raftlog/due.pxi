@@ -2,6 +2,8 @@
 
 cdef void files_due(RaftLog* log, int kind) noexcept nogil:
     log.due[kind].on = True
+    if not list_linked(&log.node):
+        list_push_back(&log.files.due, &log.node)
     if log.files.woken:
         return
     log.files.woken = True

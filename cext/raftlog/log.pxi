@@ -1,13 +1,25 @@
 # The log: records of a store without subjects, whose sequences are the indexes.
 
-cdef void raftlog_fail(RaftLog* log) noexcept nogil:
+cdef int errno_of(const RaftLog* log, int rc) noexcept nogil:
+    # Of an error of the store, or of the group.
+    cdef int error = <int>store_error(log.store)
+    if rc == RAFT_NO_MEMORY or error == 0:
+        return ENOMEM
+    return error
+
+
+cdef void raftlog_fail(RaftLog* log, int error) noexcept nogil:
     # The disk or the memory refuses: the group hands over and stops.
     if log.failed or log.stopped:
         return
-    log.failed = True
+    log.failed = error
     raft_failed(log.raft)
     if log.ready != NULL:
         log.ready(log.ctx)
+
+
+cdef int raftlog_error(const RaftLog* log) noexcept nogil:
+    return log.failed
 
 
 cdef int mark_add(RaftLog* log, uint64_t generation, uint64_t index) noexcept nogil:
@@ -16,10 +28,18 @@ cdef int mark_add(RaftLog* log, uint64_t generation, uint64_t index) noexcept no
     m.ticket = store_ticket(log.store)
     m.generation = generation
     m.index = index
+    if log.memory:
+        task_post(&log.files.env.tasks, &log.told)
     if last != NULL and last.ticket == m.ticket:
         last[0] = m
         return RAFT_OK
     return RAFT_NO_MEMORY if bytes_add(&log.marks, &m, sizeof(Mark)) < 0 else RAFT_OK
+
+
+cdef void log_told(Task* t) noexcept nogil:
+    # Of a log in memory.
+    cdef RaftLog* log = <RaftLog*>t.owner
+    log_durable(log, 0, store_durable_ticket(log.store), 0)
 
 
 cdef void log_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexcept nogil:
@@ -29,7 +49,7 @@ cdef void log_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexc
     if log.stopped or log.failed:
         return
     if error:
-        raftlog_fail(log)
+        raftlog_fail(log, error)
         return
     while at < log.marks.n and (<Mark*>(log.marks.data + at)).ticket <= ticket:
         memcpy(&m, log.marks.data + at, sizeof(Mark))
@@ -39,7 +59,7 @@ cdef void log_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexc
     memmove(log.marks.data, log.marks.data + at, log.marks.n - at)
     log.marks.n -= at
     if raft_stored(log.raft, m.generation, m.index) < 0:
-        raftlog_fail(log)
+        raftlog_fail(log, ENOMEM)
     elif log.ready != NULL:
         log.ready(log.ctx)
 
@@ -164,7 +184,7 @@ cdef bint raftlog_act(RaftLog* log, const RaftAction* a) noexcept nogil:
     else:
         rc = act_on_log(log, a)
     if rc < 0:
-        raftlog_fail(log)
+        raftlog_fail(log, errno_of(log, rc))
     return True
 
 

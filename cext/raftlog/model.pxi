@@ -2,7 +2,12 @@
 
 cdef enum:
     PATH_ROOM = 4200
+    GROUP_BLOCK = 4 << 20       # bytes of a log's blocks, as nats-server's
+    META_BLOCK = 1 << 20
+    SYNC_EACH = 4               # more files than this are synced by one syncfs
     HELD_MAX = 64 << 20         # bytes of records that wait for a snapshot
+    PIECE_BYTES = 256 << 10     # of records that are read at a start before others have the lock again
+    RECORD_WORTH = 512          # bytes that a record counts there beside its own
 
 cdef enum:
     # Kinds of small files.
@@ -36,9 +41,12 @@ cdef struct Held:
 
 cdef struct RaftLog:
     RaftFiles* files
-    RaftLog* next
+    ListNode node               # of those of which something is due
+    RaftLog* next               # of those of which something is being written
     Raft* raft
     Store* store
+    bint memory                 # the log is in memory
+    Task told                   # what is stored there is told at the end of the turn
     void (*ready)(void* ctx) noexcept nogil
     void* ctx
     Due due[FILE_KINDS]
@@ -49,11 +57,10 @@ cdef struct RaftLog:
     Bytes peers                 # the set that is committed
     Bytes held
     Bytes marks
-    bint failed
+    int failed                  # why the group was stopped: an errno; 0: it was not
     bint stopped
     uint64_t snapshot_term      # of the file that counts
     uint64_t snapshot_index
-    Bytes opened                # the snapshot's file, as it was found
     uint32_t n_group
     char group[256]
     char dir[PATH_ROOM - 200]
@@ -62,7 +69,8 @@ cdef struct RaftLog:
 cdef struct RaftFiles:
     Env* env
     Committer* committer
-    RaftLog* logs
+    uint64_t open               # logs
+    List due                    # of RaftLog
     bint woken
     bint busy                   # a round is being written
     Cond written

@@ -25,8 +25,6 @@ cdef int snapshot_find(RaftLog* log, RaftFound* found, Snapshot* s) noexcept nog
     memset(&names, 0, sizeof(Bytes))
     memset(s, 0, sizeof(Snapshot))
     path_in(log, "snapshots", path)
-    if not f.is_dir(f.ctx, path):
-        return min(f.mkdir(f.ctx, path, 0o755), 0)
     while rc >= 0:
         memset(s, 0, sizeof(Snapshot))
         names.n = at = 0
@@ -43,14 +41,17 @@ cdef int snapshot_find(RaftLog* log, RaftFound* found, Snapshot* s) noexcept nog
         index = s.index
         snprintf(name, sizeof(name), "snapshots/snap.%llu.%llu", <unsigned long long>term, <unsigned long long>index)
         path_in(log, name, log.path)
-        rc = file_take(f, log.path, &log.opened)
+        rc = file_take(f, log.path, &found.file)
         if rc < 0:
             break
-        if snapshot_read(group_of(log), span(log.opened.data, <uint32_t>log.opened.n), s) and s.term == term and s.index == index:
+        if snapshot_read(group_of(log), span(found.file.data, <uint32_t>found.file.n), s) and s.term == term and s.index == index:
             break
         snprintf(aside, sizeof(aside), "snap.%llu.%llu", <unsigned long long>term, <unsigned long long>index)
         rc = aside_put(log, found, name, aside)
     bytes_free(&names)
+    if rc >= 0 and s.index:                     # a kill may have come before its name was synced; the log now begins behind it
+        path_in(log, "snapshots", path)
+        rc = min(f.sync_dir(f.ctx, path), 0)
     return rc
 
 
@@ -128,73 +129,128 @@ cdef int log_copy_aside(RaftLog* log, RaftFound* found) noexcept nogil:
     return rc if rc < 0 else min(f.sync_dir(f.ctx, log.dir), 0)
 
 
-cdef void log_measure(RaftLog* log, uint64_t term, uint64_t* last, bint* bad) noexcept nogil:
-    # How far the records follow each other behind the snapshot. bad: the one after that is none, not only another's.
+cdef int record_read(RaftLog* log, uint64_t index, Record* r) noexcept nogil:
+    # With the lock held, which is let go while the disk brings it. ST_OK | ST_NOT_FOUND | ST_DAMAGED | ST_IO
+    cdef Wait w
+    cdef int rc
+    memset(&w, 0, sizeof(Wait))
+    rc = store_load_warm(log.store, index, r, &w)
+    while rc == ST_WAIT:
+        wait_cancel(&w)
+        env_unlock(log.files.env)
+        committer_pause(log.files.committer)
+        env_lock(log.files.env)
+        rc = store_load_warm(log.store, index, r, &w)
+    return rc
+
+
+cdef bint is_next(Span record, uint64_t index, uint64_t term, AppendEntry* m, bint* bad) noexcept nogil:
+    # Whether it follows the record of that index and term. bad: it is none at all, not only another leader's.
+    bad[0] = not append_entry_read(record, m) or m.n == 0
+    return not bad[0] and m.pindex == index and m.pterm == term and m.term >= term
+
+
+cdef int records_replay(RaftLog* log, const RaftStart* at, uint64_t* last, bint* bad) noexcept nogil:
+    # The group hears of the records that follow each other behind the snapshot, up to `last`. The lock is taken for a piece
+    # at a time. bad: what stands there, or is not there, is damage. 0 or -errno.
+    cdef Env* env = log.files.env
     cdef StoreState s
     cdef Record r
     cdef AppendEntry m
+    cdef uint64_t term = at.snapshot_term
+    cdef uint64_t bytes = 0
+    cdef int rc = 0
+    env_lock(env)
     store_state(log.store, &s)
+    last[0] = at.snapshot_index
+    # Where the last sequence of a store without messages is says nothing: after a kill it takes one that was not used.
     bad[0] = s.msgs and s.first_seq > last[0] + 1
     while not bad[0] and last[0] < s.last_seq:
         if store_next_seq(log.store, NULL, last[0] + 1) == 0:
             break                               # sequences that a store gives to nobody again: here they are
-        if store_load(log.store, last[0] + 1, &r) != ST_OK or not append_entry_read(r.data, &m) or m.n == 0:
+        if record_read(log, last[0] + 1, &r) != ST_OK:
             bad[0] = True
             break
-        if m.pindex != last[0] or m.pterm != term or m.term < m.pterm:
+        if not is_next(r.data, last[0], term, &m, bad):
+            break
+        if not raft_replay(log.raft, r.data):
+            rc = -ENOMEM
             break
         term = m.term
         last[0] += 1
+        bytes += r.data.n + RECORD_WORTH
+        if bytes >= PIECE_BYTES:
+            env_unlock(env)
+            bytes = 0
+            env_lock(env)
+    env_unlock(env)
+    return rc
 
 
-cdef int log_fit(RaftLog* log, RaftFound* found, const RaftStart* at, uint64_t* last) noexcept nogil:
-    # The log begins behind the snapshot and ends with its last good record. 0 or an error.
+cdef int log_fit(RaftLog* log, RaftFound* found, const RaftStart* at, bint* aside) noexcept nogil:
+    # The log begins behind the snapshot. aside: its blocks are copied, because it is damaged. 0 or an error.
+    cdef Env* env = log.files.env
     cdef StoreState s
     cdef Lost lost
-    cdef bint bad
     cdef int64_t rc = 0
     cdef uint32_t i
-    last[0] = at.snapshot_index
+    env_lock(env)
     store_lost(log.store, &lost)
-    bad = lost.n > 0
+    aside[0] = lost.n > 0
     for i in range(lost.n_places):
-        bad = bad or lost.places[i].kind in (DAMAGE_RECORDS, DAMAGE_BLOCK, DAMAGE_ASIDE)
-    if bad:
+        aside[0] = aside[0] or lost.places[i].kind in (DAMAGE_RECORDS, DAMAGE_BLOCK, DAMAGE_ASIDE)
+    env_unlock(env)
+    if aside[0]:
         found.lost = True
         rc = log_copy_aside(log, found)
+    if rc < 0:
+        return <int>rc
+    env_lock(env)
     store_state(log.store, &s)
-    if rc >= 0 and s.first_seq <= at.snapshot_index:
+    if s.first_seq <= at.snapshot_index:
         rc = store_purge(log.store, NULL, at.snapshot_index + 1, 0)
     if rc >= 0 and s.last_seq < at.snapshot_index:
         rc = log_begin_behind(log, at.snapshot_index)
-    if rc < 0:
-        return <int>rc
-    log_measure(log, at.snapshot_term, last, &bad)
-    store_state(log.store, &s)
-    if bad and not found.lost:
-        rc = log_copy_aside(log, found)
-    found.lost = found.lost or bad
-    found.records = last[0] - at.snapshot_index
-    if rc >= 0 and s.last_seq > last[0]:
-        # An empty log that ends behind its snapshot: what it stood for is gone with a newer one.
-        found.lost = found.lost or s.msgs == 0
-        rc = log_end_at(log, last[0])
+    env_unlock(env)
     return <int>min(rc, <int64_t>0)
 
 
-cdef int raft_begin(RaftLog* log, const RaftConfig* cfg, RaftFound* found, RaftStart* at, uint64_t last) noexcept nogil:
+cdef int raft_begin(RaftLog* log, const RaftConfig* cfg, RaftFound* found, RaftStart* at) noexcept nogil:
+    # The group with what its log has; the log ends with the last record that is good. 0 or an error.
+    cdef Env* env = log.files.env
     cdef RaftConfig mine = cfg[0]
-    cdef Record r
-    cdef uint64_t index
-    mine.lost = found.lost
+    cdef StoreState s
+    cdef uint64_t last
+    cdef bint aside, bad
+    cdef int rc = log_fit(log, found, at, &aside)
     mine.fresh = found.fresh
-    log.raft = raft_new(&mine, at, log.files.env.mono)
-    if log.raft == NULL:
-        return -ENOMEM
-    for index in range(at.snapshot_index + 1, last + 1):
-        if store_load(log.store, index, &r) != ST_OK or not raft_replay(log.raft, r.data):
-            return -EIO
-    return 0
+    while rc == 0:
+        mine.lost = found.lost
+        log.raft = raft_new(&mine, at, env.mono)
+        if log.raft == NULL:
+            return -ENOMEM
+        rc = records_replay(log, at, &last, &bad)
+        if rc < 0 or not bad:
+            break
+        if not aside:
+            aside = True
+            rc = log_copy_aside(log, found)
+        if rc < 0 or found.lost:
+            break
+        found.lost = True                       # it begins again, as one that lost something
+        raft_free(log.raft)
+        log.raft = NULL
+    if rc < 0:
+        return rc
+    found.records = last - at.snapshot_index
+    env_lock(env)
+    store_state(log.store, &s)
+    if aside and s.last_seq == last:            # what is damaged behind it goes, too: the next start is not to find it again
+        rc = store_skip_at(log.store, last + 1, env.now)
+    if rc >= 0:
+        rc = log_end_at(log, last)
+    env_unlock(env)
+    return rc
 
 
 cdef void raftlog_end(RaftLog* log) noexcept nogil:
@@ -209,7 +265,6 @@ cdef void raftlog_end(RaftLog* log) noexcept nogil:
     bytes_free(&log.held)
     bytes_free(&log.marks)
     bytes_free(&log.peers)
-    bytes_free(&log.opened)
     free(log)
 
 
@@ -219,11 +274,20 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     cdef StoreConfig sc
     cdef RaftStart at
     cdef Snapshot snap
-    cdef uint64_t last
-    cdef int rc
+    cdef int rc = 0
     err[0] = 0
     memset(&at, 0, sizeof(RaftStart))
-    rc = snapshot_find(log, found, &snap)
+    path_in(log, "snapshots", log.path)
+    if not files_of(log).is_dir(files_of(log).ctx, log.path):
+        rc = min(files_of(log).mkdir(files_of(log).ctx, log.path, 0o755), 0)
+    if rc < 0:
+        return rc
+    if log.memory:
+        # What is left of an earlier start stands for a log that is gone.
+        memset(&snap, 0, sizeof(Snapshot))
+        rc = snapshots_forget(log, 0, 0)
+    else:
+        rc = snapshot_find(log, found, &snap)
     if rc < 0:
         return rc
     at.snapshot_term = snap.term
@@ -232,21 +296,19 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     rc = small_files_read(log, found, &at, peers)
     if rc < 0:
         return rc
+    found.lost = found.lost or log.memory and not found.fresh
     memset(&sc, 0, sizeof(StoreConfig))
-    sc.storage = STORE_FILE
+    sc.storage = STORE_MEMORY if log.memory else STORE_FILE
+    sc.always = True
+    sc.block_size = META_BLOCK if is_meta(log) else GROUP_BLOCK
     sc.name = group_of(log)
     sc.directory = span(<const uint8_t*>log.dir, <uint32_t>strlen(log.dir))
-    sc.synced = True
     sc.max_msgs = sc.max_bytes = sc.max_msgs_per = -1
     log.store = store_open(log.files.env, log.files.committer, &sc, err, err_cap)
     if log.store == NULL:
         return -EIO
-    env_lock(log.files.env)
-    rc = log_fit(log, found, &at, &last)
-    if rc == 0:
-        rc = raft_begin(log, cfg, found, &at, last)
-    env_unlock(log.files.env)
-    if rc == 0 and found.lost:
+    rc = raft_begin(log, cfg, found, &at)
+    if rc == 0 and found.lost and not log.memory:
         rc = mark_put(log, "lost", span(NULL, 0))
     if rc == 0 and found.fresh:
         rc = mark_put(log, "peers.idx", at.peers)
@@ -257,8 +319,7 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     found.state = snap.state
     env_lock(log.files.env)
     store_listen(log.store, NULL, log_durable, log)
-    log.next = log.files.logs
-    log.files.logs = log
+    log.files.open += 1
     env_unlock(log.files.env)
     return 0
 
@@ -266,6 +327,18 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
 cdef RaftLog* raftlog_open(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, Span peers,
                            void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
                            size_t err_cap) noexcept nogil:
+    return log_new(files, directory, group, cfg, False, peers, ready, ctx, found, err, err_cap)
+
+
+cdef RaftLog* raftlog_open_memory(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, Span peers,
+                                  void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
+                                  size_t err_cap) noexcept nogil:
+    return log_new(files, directory, group, cfg, True, peers, ready, ctx, found, err, err_cap)
+
+
+cdef RaftLog* log_new(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, bint memory, Span peers,
+                      void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
+                      size_t err_cap) noexcept nogil:
     cdef RaftLog* log
     cdef int rc
     memset(found, 0, sizeof(RaftFound))
@@ -277,6 +350,9 @@ cdef RaftLog* raftlog_open(RaftFiles* files, Span directory, Span group, const R
         snprintf(err, err_cap, "no memory")
         return NULL
     log.files = files
+    log.memory = memory
+    log.told.fn = log_told
+    log.told.owner = log
     log.ready = ready
     log.ctx = ctx
     memcpy(log.group, group.p, group.n)
@@ -291,6 +367,7 @@ cdef RaftLog* raftlog_open(RaftFiles* files, Span directory, Span group, const R
             store_stop(log.store)
             env_unlock(files.env)
         raftlog_end(log)
+        bytes_free(&found.file)
         return NULL
     return log
 
@@ -301,17 +378,15 @@ cdef Raft* raftlog_raft(RaftLog* log) noexcept nogil:
 
 cdef void raftlog_stop(RaftLog* log) noexcept nogil:
     log.stopped = True
+    task_cancel(&log.told)
     store_stop(log.store)
 
 
 cdef void raftlog_close(RaftLog* log) noexcept nogil:
-    cdef RaftLog** at
     env_lock(log.files.env)
     while log.files.busy:
         env_wait(log.files.env, &log.files.written, INT64_MAX)
-    at = &log.files.logs
-    while at[0] != log:
-        at = &at[0].next
-    at[0] = log.next
+    list_drop(&log.node)
+    log.files.open -= 1
     env_unlock(log.files.env)
     raftlog_end(log)

@@ -145,6 +145,7 @@ cdef Part* round_part(Round* r, Store* s) noexcept nogil:
     memset(&r.parts[r.n_parts], 0, sizeof(Part))
     r.n_parts += 1
     r.parts[r.n_parts - 1].s = s
+    r.parts[r.n_parts - 1].alone = s.always
     r.parts[r.n_parts - 1].piece = r.n_pieces
     r.parts[r.n_parts - 1].first = st_load(&s.shared.floor)    # before any block's `used` is looked at
     return &r.parts[r.n_parts - 1]
@@ -170,7 +171,7 @@ cdef void ops_look(Part* p) noexcept nogil:
     cdef const Op* op = p.ops
     while op != NULL:
         p.logs = p.logs or op.kind == OP_APPEND
-        p.batch = p.batch or op.kind == OP_BATCH
+        p.alone = p.alone or op.kind == OP_BATCH
         op = op.next
 
 

@@ -8,6 +8,8 @@ cdef uint64_t block_size_of(const StoreConfig* cfg) noexcept nogil:
     cdef uint64_t b
     if cfg.storage == STORE_MEMORY:
         return MEMORY_BLOCK
+    if cfg.block_size:
+        return cfg.block_size
     if cfg.max_bytes > 0 or cfg.max_msgs > 0:
         b = <uint64_t>cfg.max_bytes if cfg.max_bytes > 0 else min(<uint64_t>cfg.max_msgs, <uint64_t>1 << 32) * 512
         b = (b // 4 + 1 + 99) // 100 * 100
@@ -35,6 +37,7 @@ cdef Store* store_new(Env* env, Committer* committer, const StoreConfig* cfg) no
     s.storage = cfg.storage
     s.retention = cfg.retention
     s.compress = cfg.compress
+    s.always = cfg.always
     s.block_size = block_size_of(cfg)
     s.next_num = 1
     s.first_seq = 1

@@ -398,6 +398,7 @@ cdef struct Store:
     StoreTrim trim
     int retention
     bint compress               # blocks are compressed when they are sealed
+    bint always                 # what is written is synced in the same round, with a sync_interval, too
     uint64_t block_size
     uint64_t key[4]             # of the caches and logs
     char* name
@@ -563,7 +564,7 @@ cdef struct Part:
     uint32_t piece              # its pieces stand at [piece, piece + n)
     uint32_t n
     bint close                  # idle: close open groups
-    bint batch                  # it has batches
+    bint alone                  # it is synced by itself, with a sync_interval, too: it has batches, or its store always is
     bint begun                  # the marker in front of the first is on disk
     bint sync_dir
     Log* first_log              # of the store when the round took it: later ones stand before it

@@ -59,7 +59,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
         p = &r.parts[i]
         for k in range(p.piece, p.piece + p.n):
             b = r.pieces[k].b
-            if (b.writing.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and (c.sync_interval <= 0 or p.batch)
+            if (b.writing.fd >= 0 and r.pieces[k].wrote and not r.pieces[k].synced and (c.sync_interval <= 0 or p.alone)
                     and p.err == 0):
                 p.err = -sync_said(p.s, f.datasync(f.ctx, b.writing.fd))
                 r.pieces[k].synced = True

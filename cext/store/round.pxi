@@ -160,13 +160,13 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     for i in range(p.piece, p.piece + p.n):
         if p.err:
             return
-        if i > p.piece and (c.sync_interval <= 0 or p.batch):
+        if i > p.piece and (c.sync_interval <= 0 or p.alone):
             p.err = -piece_sync(c, r, p, &r.pieces[i - 1])
         if p.err == 0:
             p.err = -batch_announce(c, r, p, &r.pieces[i])
         if p.err == 0:
             p.err = -piece_write(c, r, p, &r.pieces[i], False)
-    if p.batch if c.sync_interval > 0 else logs_follow(p):
+    if p.alone if c.sync_interval > 0 else logs_follow(p):
         for i in range(p.piece, p.piece + p.n):
             if p.err == 0:
                 p.err = -piece_sync(c, r, p, &r.pieces[i])
@@ -350,7 +350,7 @@ cdef void piece_close(Committer* c, Round* r, Part* p, Piece* piece) noexcept no
 
 cdef const Op* batch_in(const Part* p, const Block* b) noexcept nogil:
     # The first batch that begins in that block, NULL when there is none.
-    cdef const Op* op = p.ops if p.batch else NULL
+    cdef const Op* op = p.ops if p.alone else NULL
     while op != NULL and (op.kind != OP_BATCH or op.block != b):
         op = op.next
     return op

@@ -4,14 +4,16 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from jsserver.cext.bytes cimport (
-    Bytes, Env, EnvLock, Span, bytes_free, env_lock, env_lock_init, env_unlock, posix_files, posix_system, span_of,
+    Bytes, Env, EnvLock, Span, bytes_free, env_lock, env_lock_init, env_unlock, posix_files, posix_system, span_of, task_run,
 )
 from jsserver.cext.raft cimport *
 from jsserver.cext.raftlog cimport *
 from jsserver.cext.store cimport (
     Committer, commit_inline, committer_free, committer_new, committer_poll, committer_stop,
 )
+from jsserver.cext.stream cimport EnvBox
 
+import errno
 import os
 import time
 
@@ -52,23 +54,30 @@ def write_snapshot(bytes group not None, uint64_t term, uint64_t index, bytes pe
 
 
 cdef class Machine:
-    """What groups of a server share; nothing is written but in `commit` and `write`."""
-    cdef Env env
+    """What groups of a server share; nothing is written but in `commit` and `write`. With a box: on its simulated disk."""
+    cdef Env own
+    cdef Env* env
     cdef EnvLock mutex
     cdef Committer* com
     cdef RaftFiles* files
+    cdef EnvBox box
     cdef int open
 
-    def __cinit__(self):
-        memset(&self.env, 0, sizeof(self.env))
-        env_lock_init(&self.mutex)
-        self.env.lock = &self.mutex
-        self.env.files = posix_files()
-        self.env.system = posix_system()
-        self.env.now = time.time_ns()
-        self.env.mono = 1
-        self.com = committer_new(&self.env, 0, 0, -1)
-        self.files = raft_files_new(&self.env, self.com, NULL, NULL)
+    def __init__(self, EnvBox box=None, int64_t sync_interval=0):
+        self.box = box
+        if box is not None:
+            self.env = box.env
+            self.com = box.committer
+        else:
+            self.env = &self.own
+            env_lock_init(&self.mutex)
+            self.own.lock = &self.mutex
+            self.own.files = posix_files()
+            self.own.system = posix_system()
+            self.own.now = time.time_ns()
+            self.own.mono = 1
+            self.com = committer_new(self.env, sync_interval, 0, -1)
+        self.files = raft_files_new(self.env, self.com, NULL, NULL)
         if self.com == NULL or self.files == NULL:
             raise MemoryError
 
@@ -76,9 +85,9 @@ cdef class Machine:
         """One commit round of all logs."""
         with nogil:
             commit_inline(self.com, 0)
-            env_lock(&self.env)
+            env_lock(self.env)
             committer_poll(self.com)
-            env_unlock(&self.env)
+            env_unlock(self.env)
 
     def write(self) -> int:
         """One round of all small files; how many there were."""
@@ -87,14 +96,26 @@ cdef class Machine:
             n = raft_files_write(self.files)
         return n
 
-    def __dealloc__(self):
-        if self.open:                           # a test that failed: nothing is given back
-            return
-        if self.com != NULL:
-            committer_stop(self.com)
-            committer_free(self.com)
+    def turn(self) -> None:
+        """What is due at a turn's end."""
+        with nogil:
+            env_lock(self.env)
+            task_run(&self.env.tasks, 1000000)
+            env_unlock(self.env)
+
+    def close(self) -> None:
+        """After its last directory; the box is another's."""
         if self.files != NULL:
             raft_files_free(self.files)
+            self.files = NULL
+        if self.com != NULL and self.box is None:
+            committer_stop(self.com)
+            committer_free(self.com)
+        self.com = NULL
+
+    def __dealloc__(self):
+        if not self.open:                       # else a test failed: nothing is given back
+            self.close()
 
 
 cdef class Directory:
@@ -105,7 +126,7 @@ cdef class Directory:
     cdef readonly dict found
     cdef bytes group
 
-    def __init__(self, Machine machine, directory, bytes group not None, bytes id not None, bytes peers=b""):
+    def __init__(self, Machine machine, directory, bytes group not None, bytes id not None, bytes peers=b"", bint memory=False):
         cdef RaftConfig cfg
         cdef RaftFound found
         cdef char err[512]
@@ -116,19 +137,24 @@ cdef class Directory:
         cfg.managed = True
         self.machine = machine
         self.group = group
-        self.log = raftlog_open(machine.files, span_of(path), span_of(group), &cfg, span_of(peers), NULL, NULL, &found, err,
-                                sizeof(err))
+        if memory:
+            self.log = raftlog_open_memory(machine.files, span_of(path), span_of(group), &cfg, span_of(peers), NULL, NULL,
+                                           &found, err, sizeof(err))
+        else:
+            self.log = raftlog_open(machine.files, span_of(path), span_of(group), &cfg, span_of(peers), NULL, NULL, &found,
+                                    err, sizeof(err))
         if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))
         machine.open += 1
         self.r = raftlog_raft(self.log)
         self.found = {"fresh": bool(found.fresh), "lost": bool(found.lost), "aside": found.aside, "records": found.records,
                       "snapshot": found.snapshot_index, "state": span_bytes(found.state)}
+        bytes_free(&found.file)
 
     def close(self) -> None:
-        env_lock(&self.machine.env)
+        env_lock(self.machine.env)
         raftlog_stop(self.log)
-        env_unlock(&self.machine.env)
+        env_unlock(self.machine.env)
         raftlog_close(self.log)
         self.log = NULL
         self.machine.open -= 1
@@ -143,7 +169,7 @@ cdef class Directory:
         cdef int rc = 0
         cdef RaftAction action
         out = []
-        env_lock(&self.machine.env)
+        env_lock(self.machine.env)
         try:
             if what == "tick":
                 rc = raft_tick(r, <int64_t>n)
@@ -175,28 +201,29 @@ cdef class Directory:
                         "body": span_bytes(action.body),
                     })
         finally:
-            env_unlock(&self.machine.env)
+            env_unlock(self.machine.env)
         return out
 
     def load(self, uint64_t index) -> "bytes | None":
         cdef Span s
-        env_lock(&self.machine.env)
+        env_lock(self.machine.env)
         try:
             return span_bytes(s) if raftlog_load(self.log, index, &s) else None
         finally:
-            env_unlock(&self.machine.env)
+            env_unlock(self.machine.env)
 
     def snapshot(self, uint64_t term, uint64_t index, bytes peers not None, bytes state not None) -> int:
         cdef Snapshot s
         s.term, s.index, s.peers, s.state = term, index, span_of(peers), span_of(state)
-        env_lock(&self.machine.env)
+        env_lock(self.machine.env)
         try:
             return raftlog_snapshot(self.log, &s)
         finally:
-            env_unlock(&self.machine.env)
+            env_unlock(self.machine.env)
 
     def state(self) -> dict:
         cdef RaftState s
         raft_state(self.r, &s)
-        return {"role": ROLES[s.role], "term": s.term, "first": s.first, "last": s.last, "last_term": s.last_term,
+        error = errno.errorcode[raftlog_error(self.log)] if raftlog_error(self.log) else ""
+        return {"error": error, "role": ROLES[s.role], "term": s.term, "first": s.first, "last": s.last, "last_term": s.last_term,
                 "commit": s.commit, "stored": s.stored, "lost": bool(s.lost), "members": s.members}

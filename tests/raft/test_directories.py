@@ -1,5 +1,6 @@
 """Groups in directories: what is said is on disk, and what is damaged is put aside."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 
 from tests.cext.raft import append_entry, write_append_entry, write_peer_state, write_vote_request
 from tests.cext.raftlog import Directory, Machine, read_snapshot, write_snapshot
+from tests.cext.stream import TestEnv
+from tests.sim.disk import SimDisk
 
 GROUP, A, B, C = b"S-R3F-GROUPAAA", b"memberAA", b"memberBB", b"memberCC"
 ALL = write_peer_state(3, [A, B, C])
@@ -318,4 +321,81 @@ def test_of_two_votes_that_wait_the_later_one_is_written(tmp_path: Path) -> None
     assert machine.write() == 1
     assert [a["to"] for a in d.call("look")] == [b"votes of C"]
     assert (tmp_path / "tav.idx").read_bytes() == (8).to_bytes(8, "little") + C
+    d.close()
+
+
+@pytest.mark.parametrize(
+    ("call", "error"), [("write", "EIO"), ("sync", "EIO"), ("write", "ENOSPC")]
+)
+def test_a_group_whose_log_cannot_be_written_is_stopped(call: Any, error: str) -> None:
+    disk = SimDisk(1)
+    env = TestEnv()
+    disk.attach(env)
+    machine = Machine(env)
+    groups = []
+    for name in (b"/G", b"/H"):
+        disk.mkdir(name)
+        groups.append(Directory(machine, name, GROUP, A, ALL))
+        groups[-1].call("append", entry(1), b"inbox")
+    machine.write()
+    machine.commit()
+    for d in groups:
+        assert len(acts(d.call("look"), "send")) == 1
+        d.call("append", entry(2), b"inbox")
+    disk.fail(call, getattr(errno, error))
+    machine.commit()
+    said = [acts(d.call("look"), "send") for d in groups]
+    assert sorted(d.state()["error"] for d in groups) == ["", error]
+    assert sorted(len(s) for s in said) == [0, 1]
+    assert sorted(d.state()["role"] for d in groups) == ["follower", "stopped"]
+    # It is opened again, with what it had said, and goes on.
+    at = [d.state()["error"] for d in groups].index(error)
+    groups[at].close()
+    groups[at] = Directory(machine, (b"/G", b"/H")[at], GROUP, A, ALL)
+    assert (groups[at].found["lost"], groups[at].found["aside"]) == (False, 0)
+    assert groups[at].state()["last"] == 1
+    groups[at].call("append", entry(2), b"inbox")
+    machine.commit()
+    assert len(acts(groups[at].call("look"), "send")) == 1
+    for d in groups:
+        d.close()
+    machine.close()
+    disk.detach(env)
+
+
+def test_a_snapshot_that_the_disk_refuses_may_be_asked_for_again(tmp_path: Path) -> None:
+    machine = Machine()
+    d = follower(tmp_path, machine, 5)
+    (tmp_path / "snapshot.new").mkdir()  # which no file can be written over
+    assert d.snapshot(1, 2, ALL, b"state") == 0
+    machine.write()
+    s = d.state()
+    assert (s["role"], s["error"], s["first"]) == ("follower", "", 1)
+    (tmp_path / "snapshot.new").rmdir()
+    assert d.snapshot(1, 2, ALL, b"state") == 0
+    machine.write()
+    assert d.state()["first"] == 3
+    d.close()
+
+
+def test_a_group_in_memory_keeps_its_vote_and_not_its_log(tmp_path: Path) -> None:
+    machine = Machine()
+    d = Directory(machine, tmp_path, GROUP, A, ALL, memory=True)
+    assert (d.found["fresh"], d.found["lost"]) == (True, False)
+    for index in (1, 2, 3):
+        d.call("append", entry(index, commit=2), b"inbox")
+    machine.turn()  # no disk is waited for
+    assert len(acts(d.call("look"), "send")) == 3
+    assert d.snapshot(1, 2, ALL, b"state") == 0
+    d.call("vote_request", write_vote_request(7, 9, 9, B), b"votes")
+    machine.write()
+    assert d.state()["first"] == 3
+    d.close()
+    d = Directory(machine, tmp_path, GROUP, A, memory=True)
+    assert (d.found["lost"], d.found["snapshot"], d.found["records"]) == (True, 0, 0)
+    assert not list((tmp_path / "snapshots").iterdir())
+    assert (d.state()["term"], d.state()["last"], d.state()["lost"]) == (7, 0, True)
+    # It has voted for B.
+    d.call("vote_request", write_vote_request(7, 9, 9, C), b"votes")
+    assert machine.write() == 0
     d.close()
