@@ -117,16 +117,17 @@ cdef enum Kind:
     KIND_CLIENT
     KIND_ROUTER
     KIND_GATEWAY
-    KIND_LEAF
+    KIND_LEAF               # a leaf node of this server
+    KIND_HUB                # a server that this one is a leaf node of
 
 cdef enum Hears:
     # Which kinds of messages reach an internal subscription: bits of 1 << Kind.
-    HEARS_REQUESTS = 0xf0   # what acts for whoever asks: nobody makes the server ask itself
-    HEARS_ALL = 0xff
-    LISTENS = 0x100         # it counts as interest, as a client's does; the server's own services do not
-    SHARES = 0x200          # of all such subscriptions of a subject one takes each message
-    IMPORTS = 0x400         # what its account imports reaches it, too, as a client's
-    ANSWERS = 0x800         # of requests to the control plane, on a literal subject: it has each first, and returns Answered
+    HEARS_REQUESTS = 0x1f0  # what acts for whoever asks: nobody makes the server ask itself
+    HEARS_ALL = 0x1ff
+    LISTENS = 0x200         # it counts as interest, as a client's does; the server's own services do not
+    SHARES = 0x400          # of all such subscriptions of a subject one takes each message
+    IMPORTS = 0x800         # what its account imports reaches it, too, as a client's
+    ANSWERS = 0x1000         # of requests to the control plane, on a literal subject: it has each first, and returns Answered
 
 cdef enum Answered:
     LEFT = 0                # the control plane has the request, as if nobody had looked at it

@@ -73,6 +73,8 @@ cdef int perms_set_empty_allow(Permissions* p, int which) noexcept nogil
 cdef bint perms_can_publish(const Permissions* p, Span subject) noexcept nogil
 cdef bint perms_list_subscriptions(const Permissions* p) noexcept nogil      # whether there is an allow list of them
 cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) noexcept nogil
+# Whether a server may be told that somebody listens there: it sends only what it may of what a wildcard matches.
+cdef bint perms_can_tell(const Permissions* p, Span subject, Span queue) noexcept nogil
 # Whether the wildcard subscription reaches beyond what is allowed, so that deliveries must be checked one by one.
 cdef bint perms_must_filter(const Permissions* p, Span subject, Span queue) noexcept nogil
 cdef bint perms_can_receive(const Permissions* p, Span subject, Span queue) noexcept nogil
@@ -133,41 +135,8 @@ cdef inline uint8_t* payload_data(Payload* p) noexcept nogil:
 cdef inline uint32_t chunk_left(const Chunk* c) noexcept nogil:
     return c.end - c.start + (c.shared.n - c.shared_at if c.shared != NULL else 0)
 
-cdef enum CloseReason:
-    # 0 is open; CLOSE_REASONS (engine/codes.pxi) has their texts.
-    CLOSE_CLIENT = 1
-    CLOSE_AUTH_TIMEOUT
-    CLOSE_AUTH_FAILURE
-    CLOSE_SLOW_PENDING
-    CLOSE_SLOW_DEADLINE
-    CLOSE_WRITE_ERROR
-    CLOSE_READ_ERROR
-    CLOSE_PARSE_ERROR
-    CLOSE_STALE
-    CLOSE_PROTOCOL_VIOLATION
-    CLOSE_BAD_VERSION
-    CLOSE_MAX_CONNECTIONS
-    CLOSE_MAX_PAYLOAD
-    CLOSE_MAX_CONTROL_LINE
-    CLOSE_MAX_SUBSCRIPTIONS
-    CLOSE_SHUTDOWN
-    CLOSE_REVOKED
-    CLOSE_HEADER_VIOLATION
-    CLOSE_NO_RESPONDERS_HEADERS
-    CLOSE_KICKED
-    CLOSE_MISSING_ACCOUNT
-    CLOSE_UNREACHABLE       # a connection of ours was not accepted
-    CLOSE_MAX_ACCOUNT_CONNECTIONS
-    CLOSE_TLS_HANDSHAKE
-    CLOSE_AUTH_EXPIRED
-    CLOSE_PROXY_REQUIRED
-    CLOSE_PROXY_NOT_TRUSTED
-    CLOSE_THROTTLED         # more TLS handshakes in a second than there may be
-    CLOSE_DUPLICATE_ROUTE
-    CLOSE_DUPLICATE_NAME    # of a server
-    CLOSE_CLUSTER_NAME
-    CLOSE_WRONG_PORT
-    CLOSE_WRONG_GATEWAY
+include "core/reasons.pxd"
+
 
 cdef struct Reply:
     # A reply subject that allow_responses opened for a client.
@@ -302,6 +271,7 @@ cdef struct Watch:
 cdef struct Target:
     # A server that the message under way goes to, once, for all of its subscriptions that match.
     Client* to
+    StreamImport* by        # another account's, as that account hears it by this import; NULL: its own account's
     Sub* first
     uint32_t picked         # in Engine.picked: the first of its queue subscriptions, plus one; 0: none
     uint32_t last
@@ -312,7 +282,7 @@ cdef struct Picked:
 
 cdef struct Peers:
     # What leads to other servers; engine.peers is NULL where there is none.
-    # A subscription begins (delta 1) or ends (-1) that is not another server's.
+    # A subscription begins or ends, or has another weight: by how much there is more of it.
     void (*interest)(Peers* p, Account* a, Sub* s, int delta) noexcept nogil
     # An account is about to be freed.
     void (*forget)(Peers* p, Account* a) noexcept nogil
@@ -449,6 +419,8 @@ cdef struct Via:
 # To be filled in, then handed to account_link; to, which it holds from then on, exports. NULL: no memory.
 cdef ServiceImport* service_new(Account* to, Span subject, Span latency) noexcept nogil
 cdef StreamImport* stream_import_new(Account* to, Span subject, Span local) noexcept nogil
+# The subject, there, of another account's message that is heard by an import; d: empty, and has its text if that is another one.
+cdef Span imported_subject(Engine* e, StreamImport* of, Span subject, Draft* d) noexcept nogil
 cdef void services_free(ServiceImport* s) noexcept nogil
 cdef void stream_imports_free(StreamImport* s) noexcept nogil
 # What the account imports from now on, instead of what it imported before; subjects: where it is asked for each of the
@@ -479,8 +451,8 @@ cdef struct EngineLimits:
 cdef struct EngineStats:
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes
     uint64_t slow_consumers
-    uint64_t slow_clients, slow_routes
-    uint64_t stale_clients, stale_routes
+    uint64_t slow_clients, slow_routes, slow_leafs
+    uint64_t stale_clients, stale_routes, stale_leafs
     uint64_t link_in_msgs, link_in_bytes, link_out_msgs, link_out_bytes     # of these, over links to other servers
     uint64_t stalls
     uint64_t too_deep           # messages dropped by MAX_DEPTH
@@ -512,6 +484,7 @@ cdef struct Engine:
     bint debug
     Peers* peers            # NULL: no other server
     uint32_t first_target   # in peers.targets, of the message under way
+    StreamImport* importing     # by which the subscription that is about to get it hears it; NULL: by none
     const Msg* sharing      # the message under way, if several connections may take its payload
     Payload* shared         # its payload, once one has
     uint64_t n_payloads     # shared ones there are
@@ -552,6 +525,8 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
 # Lets it into an account, its own or another one; in that case its subscriptions end. Whether there is room for it: where
 # not, it belongs to the account and is no member.
 cdef bint client_join(Client* c, Account* a) noexcept nogil
+# Has it belong to an account, and be of a kind, without counting among the account's members.
+cdef void client_bind(Client* c, Account* a, int kind) noexcept nogil
 cdef int64_t client_max_payload(const Client* c) noexcept nogil     # of a message that it may publish; -1: no limit
 cdef void client_free(Client* c) noexcept nogil     # its subscriptions and buffers; the struct itself is its owner's
 cdef void client_close(Client* c, int reason) noexcept nogil
@@ -559,6 +534,8 @@ cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil
 cdef void client_refuse(Client* c, int reason, Span text) noexcept nogil   # Protocol.refuse of clients: -ERR
 cdef void client_error(Client* c, const char* text) noexcept nogil
 cdef void client_ok(Client* c) noexcept nogil
+# -ERR for what it may not do, of which the control plane hears, too.
+cdef void violation(Client* c, const char* what, Span subject, Span queue, Span sid, const char* after) noexcept nogil
 cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t number) noexcept nogil
 cdef void note_error(Client* c, const char* before, Span quoted, const char* after) noexcept nogil
 cdef void note_text(Client* c, const char* text) noexcept nogil
@@ -576,12 +553,15 @@ cdef void slow_down(Engine* e, Client* c) noexcept nogil
 # Protocol.accepted, and unheard of clients.
 cdef void client_accepted(Client* c) noexcept nogil
 cdef void client_unheard(Client* c, Span subject, Span reply) noexcept nogil
+cdef Span map_subject(Client* c, Span subject) noexcept nogil       # by its account's mappings; .p NULL: it is lost
 # Verbs of any protocol, after parsing; what is wrong is told by Protocol.refuse. publish returns the number of receivers and may
 # set closing; sub_begin tells whether there is the subscription.
 cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
 cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uint32_t weight,
                   uint32_t origin) noexcept nogil
 cdef void sub_drop(Client* c, Sub* s) noexcept nogil
+cdef void sub_reweigh(Sub* s, uint32_t weight) noexcept nogil
+cdef void shadows_add(Account* a, Sub* s) noexcept nogil        # what its account imports reaches it
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
 cdef void sub_end(Client* c, Span sid, uint64_t max) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil

@@ -31,13 +31,16 @@ INBOX_UPGRADE: int
 LISTEN_CLIENTS: int
 LISTEN_WEBSOCKET: int
 LISTEN_ROUTES: int
+LISTEN_LEAFS: int
 INBOX_PEER: int
 INBOX_LINK: int
+INBOX_LEAF: int
 SAID_OPENED: int
 SAID_INFO: int
 SAID_CONNECT: int
 SAID_ERROR: int
 SAID_HAILED: int
+SAID_LOOP: int
 
 class Item(NamedTuple):
     """What the data plane tells: an inbox item (INBOX_*), a connection or a subscription."""
@@ -228,13 +231,17 @@ class ListenerHandle:
     def secure(self, security: Any, proxied: bool = False) -> None: ...
     def listen(self, fd: int) -> None: ...
 
-class MeshHandle:
+class LinkHandle:
+    """Connections to other servers."""
+
+    def write(self, cid: int, line: bytes) -> bool: ...
+    def resume(self, cid: int) -> None: ...
+
+class MeshHandle(LinkHandle):
     """The routes of a data plane; DataPlane.mesh() makes it."""
 
     def pin(self, account: AccountHandle) -> None: ...
     def dial(self, fd: int, timeout: int) -> int: ...
-    def write(self, cid: int, line: bytes) -> bool: ...
-    def resume(self, cid: int) -> None: ...
     def open(
         self,
         cid: int,
@@ -242,10 +249,30 @@ class MeshHandle:
         pooled: bool,
         place: int = 0,
         account: AccountHandle | None = None,
+        origins: bool = True,
         permissions: PermissionSet | None = None,
     ) -> bool: ...
     def restrict(self, cid: int, permissions: PermissionSet | None) -> None: ...
     def tell_again(self, cid: int) -> None: ...
+
+class LeafHandle(LinkHandle):
+    """The leaf nodes and hubs of a data plane; DataPlane.leaf_links() makes it."""
+
+    def dial(self, fd: int, timeout: int, patience: int) -> int: ...
+    def open(
+        self,
+        cid: int,
+        account: AccountHandle,
+        *,
+        to_hub: bool,
+        cluster: bytes,
+        loop: bytes,
+        isolated: bool = False,
+        headers: bool = True,
+        permissions: PermissionSet | None = None,
+        accepts: PermissionSet | None = None,
+        more: list[bytes] = ...,
+    ) -> bool: ...
 
 class DataPlane(EnvBox):
     inbox_fd: int
@@ -258,6 +285,7 @@ class DataPlane(EnvBox):
     def name_server(self, name: bytes, hash: bytes, cluster: bytes = b"") -> None: ...
     def listener(self, sort: int) -> ListenerHandle: ...
     def mesh(self, places: int) -> MeshHandle: ...
+    def leaf_links(self) -> LeafHandle: ...
     def answer_peer(self, cid: int, good: bool) -> bool: ...
     def open_websocket(
         self,
@@ -304,6 +332,7 @@ class DataPlane(EnvBox):
     def stats(self) -> dict[str, int]: ...
     def connections(self, account: AccountHandle | None = None) -> list[Item]: ...
     def routes(self) -> list[Item]: ...
+    def leafs(self) -> list[Item]: ...
     def longest_hold(self) -> int: ...
     def connection(self, cid: int) -> Item | None: ...
     def subscriptions(

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Draft, List, ListNode, Span, StrMap, Table
+from jsserver.cext.bytes cimport Bytes, Draft, List, ListNode, Span, StrMap, Table
 from jsserver.cext.core cimport Account, Engine, Peers, Permissions, Protocol
 from jsserver.cext.net cimport Conn
 
@@ -67,76 +67,126 @@ cdef int line_parse(LinkParser* ps, const uint8_t* p, size_t n, Line* line) noex
 cdef bint ack_subject_take(Span* reply, Span* subject) noexcept nogil
 
 
-# ---- routes ----------------------------------------------------------------------------------------
+# ---- connections to other servers ------------------------------------------------------------------
 
 cdef enum LinkSaid:
-    # What an IN_LINK of the control plane's inbox tells.
+    # What an IN_LINK or IN_LEAF of the control plane's inbox tells.
     LINK_OPENED = 0         # bytes may flow
     LINK_INFO               # the text is JSON; the link's input rests until link_resume
     LINK_CONNECT            # likewise
     LINK_ERROR              # -ERR; the link closes
     LINK_HAILED             # its first PONG
+    LINK_LOOP               # its own interest has come back to this server by a leaf node; the link is to be closed
 
-cdef enum RouteState:
-    ROUTE_NEW = 0           # INFO and CONNECT are under way; nothing else may come
-    ROUTE_OPEN              # interest and messages flow
-    ROUTE_ENDED
+cdef enum LinkState:
+    LINK_SHAKES = 0         # INFO and CONNECT are under way; nothing else may come
+    LINK_RUNS               # interest and messages flow
+    LINK_ENDS
+
+cdef struct LinkConn:
+    # A connection to another server.
+    Conn conn
+    LinkParser parser
+    int state               # LinkState
+    int64_t patience        # ns until a hub that was dialled must have let this server in; else 0, and the terms say it
+    bint hailed             # its first PONG has come
+    Mesh* mesh              # while LINK_RUNS
+    ListNode node           # of the mesh's open ones of its kind
+    Draft sid               # of the subscription that a line is about
+
+cdef struct Told:
+    # Interest that other servers are told of: all subscriptions of a subject and queue group that count there. One allocation,
+    # with its texts.
+    uint64_t hash
+    uint64_t n              # of queue groups: members
+    Span subject
+    Span queue
+    Span origin             # for routes: the cluster of the leaf nodes that listen; empty: others do
+
+cdef struct AccountTold:
+    # Account.told
+    Table interest          # of Told, for routes
+    uint32_t place          # in a pool
+    bint pinned             # it has connections of its own to servers with pools
+    List leafs              # of LeafConn
+    Span loop               # what leaf nodes and hubs are told of to find loops; owned; empty until there is one
+
+
+# ---- routes ----------------------------------------------------------------------------------------
 
 cdef struct RouteTerms:
     # What the control plane lets a route in with.
     bint pooled             # it carries the accounts of one place in a pool; False: all of them
     uint32_t place
     Account* account        # the one that it carries, and no line names; NULL: others. Held.
+    bint origins            # the other server understands LS+, LS- and LMSG, which have a leaf node's cluster
 
 cdef struct RouteConn:
     # A connection that speaks the routes' protocol.
-    Conn conn
-    LinkParser parser
-    int state               # RouteState
+    LinkConn link
     RouteTerms terms
-    bint hailed             # its first PONG has come
-    Mesh* mesh              # while ROUTE_OPEN
-    ListNode node           # of the mesh's open ones
     StrMap accounts         # name -> Account*, held: those that its lines have named
     Account* last           # of the last line, one of these
-    Draft sid               # of the subscription that a line is about
 
-cdef struct Told:
-    # Interest that other servers are told of: all subscriptions of a subject and queue group that are not another server's. One
-    # allocation, with its texts.
-    uint64_t hash
-    uint64_t n              # of queue groups: members
-    Span subject
-    Span queue
 
-cdef struct AccountTold:
-    # Account.told
-    Table interest          # of Told
-    uint32_t place          # in a pool
-    bint pinned             # it has connections of its own to servers with pools
+# ---- leaf nodes ------------------------------------------------------------------------------------
+
+cdef struct LeafTerms:
+    # What the control plane lets a leaf node in with, or says of a hub.
+    Account* account        # whose messages pass
+    bint to_hub             # the other side is the hub
+    bint isolated           # it is not told of other leaf nodes
+    bint headers            # it takes them
+    Permissions* perms      # publish: messages that go there; subscribe: what it is told that is listened to. NULL: all
+    Permissions* accepts    # publish: messages that are taken from there. NULL: all
+    Span cluster            # which it is in
+    Span loop               # what finds loops in this account, if nothing does yet
+    const Span* more        # subjects that it is told of beside what is subscribed
+    uint32_t n_more
+
+cdef struct LeafConn:
+    # A connection to a leaf node, or to a hub.
+    LinkConn link
+    bint isolated           # as LeafTerms
+    bint headers
+    Permissions* accepts    # held
+    Table told              # of Told
+    ListNode beside         # of AccountTold.leafs
+
+
+# ---- all links of a server -------------------------------------------------------------------------
 
 cdef struct Mesh:
-    # The routes of a server. `peers` comes first: an engine's Peers* is its Mesh*.
+    # `peers` comes first: an engine's Peers* is its Mesh*.
     Peers peers
     Engine* engine
     List open               # of RouteConn
+    List leafs              # of LeafConn
     Draft line              # in the making
-    StrMap origins          # leaf clusters that lines have named -> number, from 1
-    uint32_t places         # of a pool: its connections share the accounts among them
+    StrMap origins          # clusters of leaf nodes that lines have named -> number, from 1
+    Bytes names             # of these: Spans, owned
+    uint32_t places         # of a pool of routes: its connections share the accounts among them
+    bint routed             # there may be routes
 
 cdef const Protocol* routes() noexcept nogil
-# Makes the mesh of an engine; NULL: no memory. What is subscribed by then counts.
-cdef Mesh* mesh_new(Engine* e, uint32_t places) noexcept nogil
-cdef void mesh_free(Mesh* mesh) noexcept nogil          # no route is left
+cdef const Protocol* leafs() noexcept nogil
+# Makes the mesh of an engine; NULL: no memory.
+cdef Mesh* mesh_new(Engine* e) noexcept nogil
+cdef void mesh_free(Mesh* mesh) noexcept nogil          # no link is left
+# There will be routes. What is subscribed by then counts.
+cdef void mesh_route(Mesh* mesh, uint32_t places) noexcept nogil
 # The account has connections of its own to servers with pools, from the next ones on. 0 | -1 no memory.
 cdef int mesh_pin(Mesh* mesh, Account* a) noexcept nogil
 # Lets a route in: it is told of all interest, and messages flow. 0 | -1 no memory, and it closes.
 cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept nogil
-# What it may from now on: of interest here what it may be told of (to publish), of its own what counts (to subscribe). NULL: all.
+# Likewise a leaf node, or a hub that has let this server in.
+cdef int leaf_open(Mesh* mesh, LeafConn* leaf, const LeafTerms* terms) noexcept nogil
+# What a route may from now on: of interest here what it may be told of (to publish), of its own what counts (to subscribe).
+# NULL: all.
 cdef void route_restrict(RouteConn* r, Permissions* perms) noexcept nogil
-# Tells an open one again of all interest that it may be told of.
+# Tells an open route again of all interest that it may be told of.
 cdef void route_tell(RouteConn* r) noexcept nogil
-# What the control plane says to it.
+# What the control plane says to another server.
 cdef void link_write(Conn* c, Span text) noexcept nogil
 # An INFO or CONNECT of it is dealt with.
 cdef void link_resume(Conn* c) noexcept nogil

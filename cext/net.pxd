@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport (
-    KIND_LEAF, Bytes, List, ListNode, ListWalk, Span, Task, Timer, TimerHeap, U64Map, list_owner, list_step, span_c,
+    KIND_HUB, Bytes, List, ListNode, ListWalk, Span, Task, Timer, TimerHeap, U64Map, list_owner, list_step, span_c,
 )
 from jsserver.cext.core cimport (
     CLOSE_THROTTLED, Account, Ahead, Chunk, Client, ClientOptions, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist,
@@ -443,7 +443,7 @@ cdef struct Net:
     U64Map by_cid
     uint64_t next_cid
     List resting            # Conns that rest until a receiver has room
-    Terms[KIND_LEAF + 1] terms      # by kind
+    Terms[KIND_HUB + 1] terms      # by kind
     Terms websocket         # of clients that come through WebSocket
     char[REASONS_MAX][REASON_MAX] reasons   # texts of CloseReason, in last frames
     NetLimits limits

@@ -9,8 +9,8 @@ from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
     ANSWERED, ANSWERS, EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_FALSE,
-    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, KIND_ACK, KIND_GATEWAY, KIND_JETSTREAM, KIND_LEAF, KIND_ROUTER, LEFT,
-    LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, ListNode,
+    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, KIND_ACK, KIND_GATEWAY, KIND_HUB, KIND_JETSTREAM, KIND_LEAF, KIND_ROUTER,
+    LEFT, LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, ListNode,
     ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform, array_room, bytes_add, bytes_free, bytes_reserve,
     cond_free, cond_init, draft_add, draft_free, draft_number, draft_open, draft_span, elapsed, env_clock, env_held,
     env_lock, env_unlock, env_wait, header_get, invariant, json_at_end, json_bool, json_enter_array, json_enter_object,

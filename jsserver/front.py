@@ -41,7 +41,7 @@ from jsserver.text.identity import PREFIX_CURVE, PREFIX_SERVER, public_key, shor
 
 if TYPE_CHECKING:
     from jsserver.access.secured import Secured
-    from jsserver.cext.engine import MeshHandle
+    from jsserver.cext.engine import LeafHandle, MeshHandle
     from jsserver.disk.storage import Storage
     from jsserver.process.runfiles import PortsFile
     from jsserver.text.nkeys import BoxPair, SigningPair
@@ -103,6 +103,10 @@ class Front:
 
             self.cluster = options.cluster.name or nuid.new()
             self.mesh = self.plane.mesh(max(options.cluster.pool_size or 3, 0))
+        self.leafs: LeafHandle | None = None
+        """The links to leaf nodes and hubs; None: there are none."""
+        if options.leafnodes.enabled:
+            self.leafs = self.plane.leaf_links()
         self.configured = Configured(self.accounts)
         self.configured.follow(options, self.configured.coming(options))
         if options.system:

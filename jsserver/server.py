@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jsserver.services.events import Events
     from jsserver.services.followers import Parts
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.leafs import LeafService
     from jsserver.services.operators import Operators
     from jsserver.services.relay import Relay
     from jsserver.services.routes import Routes
@@ -54,6 +55,7 @@ class Server:
         self.jetstream = self._make_jetstream()
         self.monitor: Monitor | None = None
         self.closed = ClosedConnections(options.max_closed_clients)
+        self.leafs = self._make_leafs()
         self.routes = self._make_routes()
         self.inbox = Inbox(
             self.plane,
@@ -63,6 +65,7 @@ class Server:
             self.accounts,
             self._make_websockets(),
             self.routes,
+            self.leafs,
             on_request=self._request,
             on_event=self._event,
             on_connected=self._connected,
@@ -133,9 +136,38 @@ class Server:
             name=front.name,
             server_id=front.id,
             cluster=front.cluster,
-            renamed=front.rename_cluster,
+            renamed=self._renamed,
             advertise=front.advertise,
             met=self._met,
+            leafs=self._leafs_elsewhere,
+        )
+
+    def _renamed(self, cluster: str) -> None:
+        self.front.rename_cluster(cluster)
+        if self.leafs is not None:
+            self.leafs.leafs.settings.cluster = cluster
+
+    def _leafs_elsewhere(self, urls: list[str]) -> None:
+        if self.leafs is not None:
+            self.leafs.elsewhere(urls)
+
+    def _make_leafs(self) -> LeafService | None:
+        front = self.front
+        if front.leafs is None:
+            return None
+        # Imported only here: a server without leaf nodes and hubs starts without it.
+        from jsserver.services.leafs import LeafService
+
+        return LeafService(
+            front.options,
+            front.plane,
+            front.leafs,
+            front.accounts,
+            front.log,
+            name=front.name,
+            server_id=front.id,
+            cluster=front.cluster,
+            sources=front.configured.mapped,
         )
 
     def _make_relay(self) -> Relay | None:
@@ -162,6 +194,7 @@ class Server:
             certificates=self.certificates,
             jetstream=self.jetstream,
             routes=self.routes,
+            leafs=self.leafs,
             delegates=self.delegates,
             waiting=self._waiting,
         )
@@ -292,9 +325,13 @@ class Server:
             self.inbox.open()
         else:
             await self._listen()
+        if self.leafs is not None:
+            listeners = self.front.listeners
+            self.leafs.start(listeners.leaf_port, listeners.leaf_urls())
         if self.routes is not None:
             listeners = self.front.listeners
-            self.routes.start(listeners.route_port, listeners.connect_urls())
+            told = [] if self.options.leafnodes.no_advertise else listeners.leaf_urls()
+            self.routes.start(listeners.route_port, listeners.connect_urls(), told)
         monitoring = self.front.listeners.take_monitoring()
         if monitoring is not None:
             # Imported only here: a server that is not watched starts without it.
@@ -393,6 +430,8 @@ class Server:
         self.front.listeners.close()
         if self.routes is not None:
             self.routes.close()
+        if self.leafs is not None:
+            self.leafs.close()
         if self.jetstream is not None:
             await self.jetstream.close()
         if self.monitor is not None:

@@ -15,6 +15,11 @@ class Signer:
         self.raw = self._key.public_key().public_bytes_raw()
         self.public = encode_public(prefix, self.raw)
 
+    @property
+    def secret(self) -> bytes:
+        """The 32 bytes of a seed."""
+        return self._key.private_bytes_raw()
+
     def sign(self, data: bytes) -> bytes:
         return self._key.sign(data)
 

@@ -16,6 +16,16 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
         protocol.init(c)
 
 
+cdef void client_bind(Client* c, Account* a, int kind) noexcept nogil:
+    client_leave(c)
+    client_drop_subs(c)
+    account_hold(a)
+    account_release(c.account)
+    c.account = a
+    c.kind = kind
+    c.hears = HEARD_BY[kind]
+
+
 cdef bint client_join(Client* c, Account* a) noexcept nogil:
     client_leave(c)
     client_forget_replies(c)    # of whoever it was before

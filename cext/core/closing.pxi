@@ -16,8 +16,10 @@ cdef void client_close(Client* c, int reason) noexcept nogil:
     c.work.closing = c
     if reason == CLOSE_SLOW_PENDING or reason == CLOSE_SLOW_DEADLINE:
         c.engine.stats.slow_consumers += 1
-        c.engine.stats.slow_clients += c.kind != KIND_ROUTER
+        c.engine.stats.slow_clients += c.kind == KIND_CLIENT
         c.engine.stats.slow_routes += c.kind == KIND_ROUTER
+        c.engine.stats.slow_leafs += c.kind >= KIND_LEAF
     elif reason == CLOSE_STALE:
-        c.engine.stats.stale_clients += c.kind != KIND_ROUTER
+        c.engine.stats.stale_clients += c.kind == KIND_CLIENT
         c.engine.stats.stale_routes += c.kind == KIND_ROUTER
+        c.engine.stats.stale_leafs += c.kind >= KIND_LEAF

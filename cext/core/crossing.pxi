@@ -216,24 +216,29 @@ cdef int shadow_deliver(Engine* e, Client* src, Sub* shadow, const Msg* m) noexc
     cdef int taken = 0
     if e.via != NULL or s.closed:       # what came by a service is not passed on
         return 0
-    if of.there == NULL and not of.is_literal:
-        return take_shadowed(e, src, s, m)
     draft_open(&subject)
-    if of.is_literal:
-        draft_add(&subject, of.local.p, of.local.n)
-    else:
-        transform_apply(of.there, &e.env, m.dest, &subject)
-    to.dest = draft_span(&subject)
+    to.dest = imported_subject(e, of, m.dest, &subject)
     if m.subject.p == m.dest.p:
         to.subject = to.dest
     if not subject.failed:
         if e.sharing == m:
             e.sharing = &to
+        e.importing = of if s.client != NULL else NULL
         taken = take_shadowed(e, src, s, &to)
+        e.importing = NULL
         if e.sharing == &to:
             e.sharing = m
     draft_free(&subject)
     return taken
+
+
+cdef Span imported_subject(Engine* e, StreamImport* of, Span subject, Draft* d) noexcept nogil:
+    if of.is_literal:
+        return of.local
+    if of.there == NULL:
+        return subject
+    transform_apply(of.there, &e.env, subject, d)
+    return draft_span(d)
 
 
 cdef int link_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:

@@ -108,8 +108,11 @@ cdef void client_describe(const Client* c, Span account, Span through, bint deta
             json_put_member(d, b"\"server\":", span(e.server_name.data, <uint32_t>e.server_name.n))
             json_put_member(d, b"\"cluster\":", span(e.cluster_name.data, <uint32_t>e.cluster_name.n))
         if details:
-            json_put_member(d, b"\"kind\":", span_c(b"Client"))
-            json_put_member(d, b"\"client_type\":", span_c(b"websocket" if c.websocket else b"nats"))
+            if c.kind >= KIND_LEAF:
+                json_put_member(d, b"\"kind\":", span_c(b"Leafnode"))
+            else:
+                json_put_member(d, b"\"kind\":", span_c(b"Client"))
+                json_put_member(d, b"\"client_type\":", span_c(b"websocket" if c.websocket else b"nats"))
     draft_byte(d, c'}')
 
 

@@ -77,7 +77,7 @@ cdef void interest_changed(Account* a, Sub* s, int delta) noexcept nogil:
     cdef Watch* w
     cdef Watch* after
     if a.engine.peers != NULL:
-        a.engine.peers.interest(a.engine.peers, a, s, delta)
+        a.engine.peers.interest(a.engine.peers, a, s, delta * <int>s.weight)
     if a.watches.n == 0 or not s.listens:
         return
     w = <Watch*>strmap_get(&a.watches, s.subject)

@@ -150,6 +150,24 @@ cdef bint perms_can_subscribe(const Permissions* p, Span subject, Span queue) no
     return not is_denied(p, subject, queue)
 
 
+cdef bint perms_can_tell(const Permissions* p, Span subject, Span queue) noexcept nogil:
+    cdef const PermList* allow = &p.lists[PERM_SUB_ALLOW]
+    cdef const PermEntry* e = allow.patterns
+    cdef uint32_t i
+    if perms_can_subscribe(p, subject, queue):
+        return True
+    if not allow.present or subject_is_literal(subject) or is_denied(p, subject, queue):
+        return False
+    for i in range(allow.literals.cap):
+        if allow.literals.keys[i] != NULL and subject_matches(subject, span(allow.literals.keys[i], allow.literals.lens[i])):
+            return True
+    while e != NULL:
+        if subjects_overlap(e.subject, subject):
+            return True
+        e = e.next
+    return False
+
+
 cdef bint perms_must_filter(const Permissions* p, Span subject, Span queue) noexcept nogil:
     # A pattern is let in when an allow entry matches it as if it were a subject, as nats-server does; so `>`
     # comes in by the entry `*`, and a deny entry may lie within it. Both are made good for at delivery.

@@ -79,6 +79,11 @@ cdef bint names_group(const Span* groups, Span name) noexcept nogil:
     return False
 
 
+cdef inline bint is_echo(const Client* src, const Sub* s) noexcept nogil:
+    # Whether another server would get back what it has sent.
+    return src != NULL and s.client == src and src.kind > KIND_CLIENT
+
+
 cdef int group_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m) noexcept nogil:
     # To one member of a group, some of whom may be at other servers: a member of this cluster, each as likely as its weight
     # says; then one of a leaf node. What another server of this cluster has sent goes to those who are here before all others.
@@ -89,7 +94,7 @@ cdef int group_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m
     for j in range(g.n):
         s = g.subs[k]
         k = k + 1 if k + 1 < g.n else 0
-        if s.closed or not s.hears & 1 << m.kind or (s.origin and s.origin == m.origin):
+        if s.closed or not s.hears & 1 << m.kind or (s.origin and s.origin == m.origin) or is_echo(src, s):
             continue
         if s.client != NULL and s.client.kind == KIND_ROUTER and not s.origin:
             return s.client.protocol.deliver(e, src, s, m)
@@ -106,7 +111,7 @@ cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
     cdef Target* t = NULL
     cdef uint32_t i
     for i in range(e.first_target, p.n_targets):
-        if p.targets[i].to == s.client:
+        if p.targets[i].to == s.client and p.targets[i].by == e.importing:
             t = &p.targets[i]
             break
     if t == NULL:
@@ -116,6 +121,7 @@ cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
         p.n_targets += 1
         memset(t, 0, sizeof(Target))
         t.to = s.client
+        t.by = e.importing
         t.first = s
     if s.queue.n == 0:
         return 1

@@ -30,6 +30,7 @@ ctypedef void (*sub_fn)(void* ctx, Sub* s) noexcept nogil
 cdef Sublist* sublist_new(List* waiting) noexcept nogil
 cdef void sublist_free(Sublist* l) noexcept nogil                         # and every sub still in it
 cdef int sublist_insert(Sublist* l, Sub* s) noexcept nogil                # 0 | -1 no memory
+cdef void sublist_reweighed(Sublist* l, Sub* s) noexcept nogil            # its weight is another one; no result is in use
 cdef void sublist_remove(Sublist* l, Sub* s) noexcept nogil               # marks it closed; gc frees it
 # Every subscription whose subject matches the literal `subject` (whose own * and > count as literals, but
 # equal patterns match). The result is valid until sublist_gc or match_done. NULL only when memory ran out.

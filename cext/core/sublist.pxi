@@ -130,6 +130,10 @@ cdef inline void sublist_changed(Sublist* l, const Sub* s, bint wild) noexcept n
         cache_drop(l, s.subject, s.hash)
 
 
+cdef void sublist_reweighed(Sublist* l, Sub* s) noexcept nogil:
+    sublist_changed(l, s, s.home.node != NULL)
+
+
 cdef void subs_free(List* subs) noexcept nogil:
     cdef Sub* s = sub_at(list_pop(subs))
     while s != NULL:

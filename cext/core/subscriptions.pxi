@@ -59,6 +59,22 @@ cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uin
     return s
 
 
+cdef void sub_reweigh(Sub* s, uint32_t weight) noexcept nogil:
+    # Another number of members of its queue group. No message is under way.
+    cdef Account* a = <Account*>s.account
+    cdef Peers* peers = a.engine.peers
+    cdef int delta = <int>weight - <int>s.weight
+    cdef Sub* shadow = s.shadow
+    s.weight = weight
+    sublist_reweighed(a.subs, s)
+    peers.interest(peers, a, s, delta)
+    while shadow != NULL:
+        shadow.weight = weight
+        sublist_reweighed((<Account*>shadow.account).subs, shadow)
+        peers.interest(peers, <Account*>shadow.account, shadow, delta)
+        shadow = shadow.next_shadow
+
+
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil:
     # Whether c has the subscription; where not, it has heard why.
     cdef Sub* s

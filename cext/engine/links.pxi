@@ -1,12 +1,57 @@
 # Links to other servers, for the control plane.
 
-cdef class MeshHandle:
-    """The routes of a data plane. DataPlane.mesh() makes it, once, before the first route.
-
-    Every method may be called from any thread; when the data plane is closed they raise PlaneClosed.
-    """
+cdef class LinkHandle:
+    """Connections to other servers. Every method may be called from any thread; when the data plane is closed they raise
+    PlaneClosed."""
 
     cdef DataPlane plane
+
+    def write(self, uint64_t cid, bytes line not None):
+        """Writes to a link what is a line, or several. False: it is gone."""
+        cdef Span s = span_of(line)
+        cdef Conn* c
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open else NULL
+            if c != NULL:
+                link_write(c, s)
+            self.plane.leave()
+        self.plane.check(open)
+        return c != NULL
+
+    def resume(self, uint64_t cid):
+        """What a link has said, an INFO or CONNECT, is dealt with: what comes behind it is read."""
+        cdef Conn* c
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open else NULL
+            if c != NULL:
+                link_resume(c)
+            self.plane.leave()
+        self.plane.check(open)
+
+    cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience) except 0:
+        cdef Conn* c = NULL
+        cdef bint open
+        cdef uint64_t cid = 0
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                c = conn_dial(&self.plane.m.net, fd, NULL, kind, protocol, &plain_transport, timeout)
+                if c != NULL:
+                    cid = c.base.cid
+                    (<LinkConn*>c).patience = patience
+            self.plane.leave()
+        self.plane.check(open)
+        if c == NULL:
+            raise MemoryError
+        return cid
+
+
+cdef class MeshHandle(LinkHandle):
+    """The routes of a data plane. DataPlane.mesh() makes it, once, before the first route."""
 
     def pin(self, AccountHandle account not None):
         """The account has connections of its own to servers with pools. Before the first route opens."""
@@ -15,7 +60,7 @@ cdef class MeshHandle:
         with nogil:
             open = self.plane.enter()
             if open:
-                rc = mesh_pin(self.plane.routes, account.a)
+                rc = mesh_pin(self.plane.links, account.a)
             self.plane.leave()
         self.plane.check(open)
         if rc != 0:
@@ -24,51 +69,13 @@ cdef class MeshHandle:
     def dial(self, int fd, int64_t timeout):
         """A route over a non-blocking socket that connect() was called for, and which is the data plane's from then on: its
         number. It is open within `timeout` ns, or closes."""
-        cdef Conn* c = NULL
-        cdef bint open
-        cdef uint64_t cid = 0
-        with nogil:
-            open = self.plane.enter()
-            if open:
-                c = conn_dial(&self.plane.m.net, fd, NULL, KIND_ROUTER, routes(), &plain_transport, timeout)
-                if c != NULL:
-                    cid = c.base.cid
-            self.plane.leave()
-        self.plane.check(open)
-        if c == NULL:
-            raise MemoryError
-        return cid
+        return self.dial_as(fd, timeout, KIND_ROUTER, routes(), 0)
 
-    def write(self, uint64_t cid, bytes line not None):
-        """Writes to a route what is a line, or several. False: it is gone."""
-        cdef Span s = span_of(line)
-        cdef Conn* c
-        cdef bint open
-        with nogil:
-            open = self.plane.enter()
-            c = self.plane.find_route(cid) if open else NULL
-            if c != NULL:
-                link_write(c, s)
-            self.plane.leave()
-        self.plane.check(open)
-        return c != NULL
-
-    def resume(self, uint64_t cid):
-        """An INBOX_LINK with an INFO or CONNECT is dealt with: what comes behind it is read."""
-        cdef Conn* c
-        cdef bint open
-        with nogil:
-            open = self.plane.enter()
-            c = self.plane.find_route(cid) if open else NULL
-            if c != NULL:
-                link_resume(c)
-            self.plane.leave()
-        self.plane.check(open)
-
-    def open(self, uint64_t cid, *, bint pooled, uint32_t place=0, AccountHandle account=None, PermissionSet permissions=None):
+    def open(self, uint64_t cid, *, bint pooled, uint32_t place=0, AccountHandle account=None, bint origins=True,
+             PermissionSet permissions=None):
         """Lets a route in: it is told of all interest that it carries, and messages flow. account: the one that it carries, and
-        its lines do not name. permissions: to publish what it may be told of, to subscribe to what its interest may be in.
-        False: it is gone."""
+        its lines do not name. origins: the other server understands LS+, LS- and LMSG. permissions: to publish what it may be
+        told of, to subscribe to what its interest may be in. False: it is gone."""
         cdef RouteTerms terms
         cdef Permissions* perms = permissions.perms if permissions is not None else NULL
         cdef Conn* c
@@ -76,12 +83,13 @@ cdef class MeshHandle:
         terms.pooled = pooled
         terms.place = place
         terms.account = account.a if account is not None else NULL
+        terms.origins = origins
         with nogil:
             open = self.plane.enter()
-            c = self.plane.find_route(cid) if open else NULL
+            c = self.plane.find_link(cid) if open else NULL
             if c != NULL:
                 route_restrict(<RouteConn*>c, perms)
-                route_open(self.plane.routes, <RouteConn*>c, &terms)
+                route_open(self.plane.links, <RouteConn*>c, &terms)
             self.plane.leave()
         self.plane.check(open)
         return c != NULL
@@ -94,7 +102,7 @@ cdef class MeshHandle:
         cdef bint open
         with nogil:
             open = self.plane.enter()
-            c = self.plane.find_route(cid) if open else NULL
+            c = self.plane.find_link(cid) if open else NULL
             if c != NULL:
                 route_restrict(<RouteConn*>c, perms)
             self.plane.leave()
@@ -106,8 +114,55 @@ cdef class MeshHandle:
         cdef bint open
         with nogil:
             open = self.plane.enter()
-            c = self.plane.find_route(cid) if open else NULL
+            c = self.plane.find_link(cid) if open else NULL
             if c != NULL:
                 route_tell(<RouteConn*>c)
             self.plane.leave()
         self.plane.check(open)
+
+
+cdef class LeafHandle(LinkHandle):
+    """The leaf nodes of a data plane, and the hubs that it is a leaf node of. DataPlane.leaf_links() makes it."""
+
+    def dial(self, int fd, int64_t timeout, int64_t patience):
+        """As MeshHandle.dial, to a hub. It closes, too, if it is not let in within `patience` ns from then on."""
+        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience)
+
+    def open(self, uint64_t cid, AccountHandle account not None, *, bint to_hub, bytes cluster, bytes loop, bint isolated=False,
+             bint headers=True, PermissionSet permissions=None, PermissionSet accepts=None, list more=None):
+        """Lets a leaf node into an account, or a hub (to_hub): it is told of all interest, and messages flow. cluster: that it is
+        in; isolated: it is not told of leaf nodes; permissions: which messages go there (publish), and which interest it is told
+        of (subscribe); accepts: which messages are taken from there (publish). loop: a subject that nobody else has, by which
+        the account finds loops if it has none yet. more: subjects that it is told of beside what is subscribed. False: it or
+        the account is gone."""
+        cdef LeafTerms terms
+        cdef Bytes subjects
+        cdef Span one
+        cdef int rc = 0
+        cdef Conn* c
+        cdef bint open
+        terms.account = account.a
+        terms.to_hub = to_hub
+        terms.isolated = isolated
+        terms.headers = headers
+        terms.perms = permissions.perms if permissions is not None else NULL
+        terms.accepts = accepts.perms if accepts is not None else NULL
+        terms.cluster = span_of(cluster)
+        terms.loop = span_of(loop)
+        memset(&subjects, 0, sizeof(subjects))
+        for subject in more or ():
+            one = span_of(subject)
+            rc |= bytes_add(&subjects, &one, sizeof(Span))
+        terms.more = <const Span*>subjects.data
+        terms.n_more = <uint32_t>(subjects.n // sizeof(Span))
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open and rc == 0 and not account.a.closed else NULL
+            if c != NULL:
+                leaf_open(self.plane.links, <LeafConn*>c, &terms)
+            self.plane.leave()
+        bytes_free(&subjects)
+        self.plane.check(open)
+        if rc != 0:
+            raise MemoryError
+        return c != NULL

@@ -4,12 +4,14 @@ cdef enum ListenSort:
     LISTEN_FOR_CLIENTS = 1
     LISTEN_FOR_WEBSOCKET = 2
     LISTEN_FOR_ROUTES = 3
+    LISTEN_FOR_LEAFS = 4
 
-#: Sorts of connections: clients, clients that speak WebSocket, whose requests come as INBOX_UPGRADE, and routes, which speak
-#: by INBOX_LINK.
+#: Sorts of connections: clients, clients that speak WebSocket, whose requests come as INBOX_UPGRADE, routes, which speak by
+#: INBOX_LINK, and leaf nodes, which speak by INBOX_LEAF.
 LISTEN_CLIENTS = LISTEN_FOR_CLIENTS
 LISTEN_WEBSOCKET = LISTEN_FOR_WEBSOCKET
 LISTEN_ROUTES = LISTEN_FOR_ROUTES
+LISTEN_LEAFS = LISTEN_FOR_LEAFS
 
 
 @cython.no_gc_clear     # as AccountHandle
@@ -164,12 +166,16 @@ cdef class ListenerHandle:
 cdef ListenerHandle listener_handle(DataPlane plane, int sort):
     cdef ListenerHandle handle
     plane.must_be_open()
-    if sort not in (LISTEN_FOR_CLIENTS, LISTEN_FOR_WEBSOCKET, LISTEN_FOR_ROUTES):
+    if sort not in (LISTEN_FOR_CLIENTS, LISTEN_FOR_WEBSOCKET, LISTEN_FOR_ROUTES, LISTEN_FOR_LEAFS):
         raise ValueError(f"there is no sort {sort} of connections")
     handle = ListenerHandle.__new__(ListenerHandle)
     handle.plane = plane
-    handle.kind = KIND_ROUTER if sort == LISTEN_FOR_ROUTES else KIND_CLIENT
-    handle.protocol = routes() if sort == LISTEN_FOR_ROUTES else &client_protocol
+    if sort == LISTEN_FOR_ROUTES:
+        handle.kind, handle.protocol = KIND_ROUTER, routes()
+    elif sort == LISTEN_FOR_LEAFS:
+        handle.kind, handle.protocol = KIND_LEAF, leafs()
+    else:
+        handle.kind, handle.protocol = KIND_CLIENT, &client_protocol
     handle.framed = sort == LISTEN_FOR_WEBSOCKET
     handle.terms = &plane.m.net.websocket if handle.framed else &plane.m.net.terms[handle.kind]
     return handle

@@ -13,7 +13,7 @@ cdef class DataPlane(PlaneView):
 
     cdef bytes domain
     cdef object files           # held as long as the plane: what reaches the files of streams
-    cdef Mesh* routes           # NULL: none
+    cdef Mesh* links            # to other servers; NULL: there are none
     cdef readonly int inbox_fd  # readable when drain() has something
     cdef readonly int reactors
 
@@ -71,9 +71,9 @@ cdef class DataPlane(PlaneView):
                     self.committer = NULL
                 net_free(&self.m.net)
                 engine_gc(&self.m.engine)
-                if self.routes != NULL:
-                    mesh_free(self.routes)
-                    self.routes = NULL
+                if self.links != NULL:
+                    mesh_free(self.links)
+                    self.links = NULL
                 engine_free(&self.m.engine)
                 close(self.inbox_fd)
                 self.inbox_fd = -1
@@ -140,20 +140,38 @@ cdef class DataPlane(PlaneView):
         """A MeshHandle for routes. places: of a pool, whose connections share the accounts among them; 0: no pool."""
         cdef MeshHandle handle = MeshHandle.__new__(MeshHandle)
         cdef bint open
+        self.make_links()
         with nogil:
             open = self.enter()
-            if open and self.routes == NULL:
-                self.routes = mesh_new(&self.m.engine, places)
+            if open and not self.links.routed:
+                mesh_route(self.links, places)
             self.leave()
         self.check(open)
-        if self.routes == NULL:
-            raise MemoryError
         handle.plane = self
         return handle
 
-    cdef Conn* find_route(self, uint64_t cid) noexcept nogil:
+    def leaf_links(self):
+        """A LeafHandle."""
+        cdef LeafHandle handle = LeafHandle.__new__(LeafHandle)
+        self.make_links()
+        handle.plane = self
+        return handle
+
+    cdef int make_links(self) except -1:
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open and self.links == NULL:
+                self.links = mesh_new(&self.m.engine)
+            self.leave()
+        self.check(open)
+        if self.links == NULL:
+            raise MemoryError
+        return 0
+
+    cdef Conn* find_link(self, uint64_t cid) noexcept nogil:
         cdef Conn* c = self.find(cid)
-        return c if c != NULL and c.base.kind == KIND_ROUTER and not c.base.closing else NULL
+        return c if c != NULL and c.base.kind > KIND_CLIENT and not c.base.closing else NULL
 
     def answer_peer(self, uint64_t cid, bint good):
         """Answers INBOX_PEER: it may go on, or it is closed. False: it does not wait for that any more."""

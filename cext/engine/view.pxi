@@ -76,21 +76,25 @@ cdef class PlaneView(EnvBox):
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
             "link_in_msgs": s.link_in_msgs, "link_in_bytes": s.link_in_bytes, "link_out_msgs": s.link_out_msgs,
             "link_out_bytes": s.link_out_bytes, "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients,
-            "slow_routes": s.slow_routes, "stale_clients": s.stale_clients, "stale_routes": s.stale_routes,
-            "stalls": s.stalls, "too_deep": s.too_deep, "forgotten": s.forgotten,
-            "subscriptions": subs, "active_accounts": active,
+            "slow_routes": s.slow_routes, "slow_leafs": s.slow_leafs, "stale_clients": s.stale_clients,
+            "stale_routes": s.stale_routes, "stale_leafs": s.stale_leafs, "stalls": s.stalls, "too_deep": s.too_deep,
+            "forgotten": s.forgotten, "subscriptions": subs, "active_accounts": active,
         }
 
     def connections(self, AccountHandle account=None):
         """Clients' open connections, all or an account's, as items with ConnNumbers: those that are there when this begins, each
         as it is when its turn comes."""
-        return self.connections_of(KIND_CLIENT, account)
+        return self.connections_of(KIND_CLIENT, KIND_CLIENT, account)
 
     def routes(self):
         """Likewise connections to other servers of the cluster."""
-        return self.connections_of(KIND_ROUTER, None)
+        return self.connections_of(KIND_ROUTER, KIND_ROUTER, None)
 
-    cdef list connections_of(self, int kind, AccountHandle account):
+    def leafs(self):
+        """Likewise connections to leaf nodes and hubs."""
+        return self.connections_of(KIND_LEAF, KIND_HUB, None)
+
+    cdef list connections_of(self, int first, int last, AccountHandle account):
         cdef Inbox box
         cdef Bytes cids
         cdef ListWalk conns
@@ -120,7 +124,7 @@ cdef class PlaneView(EnvBox):
                     end = min(cids.n, at + CONNS_PIECE * sizeof(uint64_t)) if open else at
                     while at < end:
                         c = self.find((<uint64_t*>(cids.data + at))[0])
-                        if (c != NULL and c.known and c.base.kind == kind
+                        if (c != NULL and c.known and first <= c.base.kind <= last
                                 and (only == NULL or c.base.account == only)):
                             snapshot_conn(c, &box)
                         at += sizeof(uint64_t)

@@ -39,12 +39,9 @@ cdef bint shows_another(const Msg* m) noexcept nogil:
     return m.reply.n > 0 and m.subject.p != m.dest.p
 
 
-cdef void add_address(Draft* d, const RouteConn* r, const Target* t, const Msg* m) noexcept nogil:
-    # [account] subject [reply | + reply queues | bar queues], and a blank.
-    cdef const Peers* peers = &r.mesh.peers
+cdef void add_address(Draft* d, const Peers* peers, const Target* t, const Msg* m) noexcept nogil:
+    # subject [reply | + reply queues | bar queues], and a blank.
     cdef uint32_t at = t.picked
-    if r.terms.account == NULL:
-        add_word(d, (<Account*>m.account).name)
     add_word(d, m.dest)
     if at:
         add_word(d, span_c(b"+" if m.reply.n else b"|"))
@@ -59,27 +56,20 @@ cdef void add_address(Draft* d, const RouteConn* r, const Target* t, const Msg* 
         at = peers.picked[at - 1].next
 
 
-cdef int route_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
-    # Protocol.send: RMSG or HMSG. 1: it took it.
-    cdef RouteConn* r = <RouteConn*>t.to
-    cdef Client* c = &r.conn.base
-    cdef Draft* d
-    cdef uint32_t total = m.header.n + m.data.n
-    if r.state != ROUTE_OPEN or not has_room(c, total):
-        return 0
-    d = &r.mesh.line
-    d.n = 0
-    draft_add(d, b"HMSG " if m.header.n else b"RMSG ", 5)
-    add_address(d, r, t, m)
-    if m.header.n:
-        add_number(d, m.header.n)
+cdef int message_send(Engine* e, Client* c, Draft* d, const Target* t, const Msg* m, Span header, bint sizes) noexcept nogil:
+    # Sends a message whose line is begun, verb and all that stands before the subject; sizes: its line has that of the headers
+    # even if there are none. 1: it took it.
+    cdef uint32_t total = header.n + m.data.n
+    add_address(d, e.peers, t, m)
+    if sizes or header.n:
+        add_number(d, header.n)
         draft_byte(d, c' ')
     add_number(d, total)
     draft_add(d, b"\r\n", 2)
     if not client_draft(c, d):
         return 0
-    if m.header.n:
-        client_write(c, m.header.p, m.header.n)
+    if header.n:
+        client_write(c, header.p, header.n)
     client_write(c, m.data.p, m.data.n)
     client_write(c, b"\r\n", 2)
     count_sent(e, c, t.first, <Account*>m.account, total)
@@ -88,3 +78,48 @@ cdef int route_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
     if m.kind == KIND_CLIENT and client_pending(c) > e.limits.much_pending:
         slow_down(e, c)
     return 1
+
+
+cdef int route_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
+    # Protocol.send: RMSG, HMSG, or LMSG for what a leaf node has sent, with its cluster.
+    cdef RouteConn* r = <RouteConn*>t.to
+    cdef Client* c = &r.link.conn.base
+    cdef Draft* d
+    cdef bint of_leaf = m.kind == KIND_LEAF and m.origin and r.terms.origins
+    if r.link.state != LINK_RUNS or not has_room(c, m.header.n + m.data.n):
+        return 0
+    d = &r.link.mesh.line
+    d.n = 0
+    if of_leaf:
+        draft_add(d, b"LMSG ", 5)
+        add_word(d, origin_name(r.link.mesh, m.origin))
+    else:
+        draft_add(d, b"HMSG " if m.header.n else b"RMSG ", 5)
+    if r.terms.account == NULL:
+        add_word(d, (<Account*>m.account).name)
+    return message_send(e, c, d, t, m, m.header, of_leaf)
+
+
+cdef int leaf_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
+    # Protocol.send: LMSG or HMSG.
+    cdef LeafConn* leaf = <LeafConn*>t.to
+    cdef Client* c = &leaf.link.conn.base
+    cdef Span header = m.header if leaf.headers else span(NULL, 0)
+    cdef Draft* d
+    cdef Draft subject
+    cdef Msg to = m[0]
+    cdef int taken = 0
+    if leaf.link.state != LINK_RUNS or not has_room(c, header.n + m.data.n):
+        return 0
+    draft_open(&subject)
+    if t.by != NULL:
+        to.dest = imported_subject(e, t.by, m.dest, &subject)
+        if m.subject.p == m.dest.p:
+            to.subject = to.dest
+    d = &leaf.link.mesh.line
+    d.n = 0
+    draft_add(d, b"HMSG " if header.n else b"LMSG ", 5)
+    if not subject.failed:
+        taken = message_send(e, c, d, t, &to, header, False)
+    draft_free(&subject)
+    return taken

@@ -1,34 +1,90 @@
-# Interest that other servers are told of: counted for each subject and queue group of an account, so that each is told once.
+# Interest that other servers are told of: counted for each subject and queue group of an account, and for routes for each
+# cluster of leaf nodes, so that each is told once.
 
-cdef uint64_t told_hash(Span subject, Span queue) noexcept nogil:
-    return table_hash(subject.p, subject.n) * 31 + table_hash(queue.p, queue.n)
+cdef uint64_t told_hash(Span subject, Span queue, Span origin) noexcept nogil:
+    cdef uint64_t hash = table_hash(subject.p, subject.n) * 31 + table_hash(queue.p, queue.n)
+    return hash * 31 + table_hash(origin.p, origin.n) if origin.n else hash
 
 
-cdef Told* told_find(const Table* t, Span subject, Span queue, uint64_t hash) noexcept nogil:
+cdef bint told_is(const Told* told, Span subject, Span queue, Span origin) noexcept nogil:
+    return span_eq(told.subject, subject) and span_eq(told.queue, queue) and span_eq(told.origin, origin)
+
+
+cdef Told* told_find(const Table* t, Span subject, Span queue, Span origin, uint64_t hash) noexcept nogil:
     cdef uint32_t at = 0
     cdef Told* found = <Told*>table_first(t, hash, &at)
-    while found != NULL and not (span_eq(found.subject, subject) and span_eq(found.queue, queue)):
+    while found != NULL and not told_is(found, subject, queue, origin):
         found = <Told*>table_more(t, hash, &at)
     return found
 
 
-cdef Told* told_new(Table* t, Span subject, Span queue, uint64_t hash) noexcept nogil:
-    cdef Told* made = <Told*>calloc(1, sizeof(Told) + <size_t>subject.n + queue.n)
+cdef Span told_text(uint8_t** at, Span given) noexcept nogil:
+    cdef Span copy = span(at[0], given.n)
+    if given.n:
+        memcpy(at[0], given.p, given.n)
+        at[0] += given.n
+    return copy
+
+
+cdef Told* told_new(Table* t, Span subject, Span queue, Span origin, uint64_t hash) noexcept nogil:
+    cdef Told* made = <Told*>calloc(1, sizeof(Told) + <size_t>subject.n + queue.n + origin.n)
     cdef uint8_t* text
     if made == NULL:
         return NULL
     text = <uint8_t*>(made + 1)
-    memcpy(text, subject.p, subject.n)
-    made.subject = span(text, subject.n)
-    if queue.n:
-        memcpy(text + subject.n, queue.p, queue.n)
-        made.queue = span(text + subject.n, queue.n)
+    made.subject = told_text(&text, subject)
+    made.queue = told_text(&text, queue)
+    made.origin = told_text(&text, origin)
     made.hash = hash
     if table_add(t, hash, made) != 0:
         free(made)
         return NULL
     return made
 
+
+cdef Told* told_count(Table* t, Span subject, Span queue, Span origin, int delta, bint* tell) noexcept nogil:
+    # Counts members that have come or gone. NULL: there is nothing to count, or no memory, and then other servers hear of it
+    # with the next change. tell: whether they are to hear of it now.
+    cdef uint64_t hash = told_hash(subject, queue, origin), before
+    cdef Told* told = told_find(t, subject, queue, origin, hash)
+    if told == NULL and delta > 0:
+        told = told_new(t, subject, queue, origin, hash)
+    if told == NULL:
+        return NULL
+    before = told.n
+    told.n = told.n + delta if delta > 0 or told.n > <uint64_t>-delta else 0
+    tell[0] = queue.n or before == 0 or told.n == 0
+    return told
+
+
+cdef void told_settle(Table* t, Told* told) noexcept nogil:
+    # Forgets what nobody listens to any more.
+    if told.n == 0:
+        table_remove(t, told.hash, told)
+        free(told)
+
+
+cdef void told_free(Table* t) noexcept nogil:
+    cdef uint32_t i
+    for i in range(t.cap):
+        free(t.a[i].item)
+    free(t.a)
+    memset(t, 0, sizeof(Table))
+
+
+cdef void add_interest(Draft* d, const Told* told, bint listens) noexcept nogil:
+    # subject [queue members], or of what is over subject [queue]; and CRLF.
+    draft_add(d, told.subject.p, told.subject.n)
+    if told.queue.n:
+        draft_byte(d, c' ')
+        draft_add(d, told.queue.p, told.queue.n)
+        if listens:
+            draft_byte(d, c' ')
+            add_number(d, told.n)
+    draft_add(d, b"\r\n", 2)
+
+
+# ---- of an account ---------------------------------------------------------------------------------------
 
 cdef AccountTold* account_told(Mesh* mesh, Account* a) noexcept nogil:
     # NULL: no memory.
@@ -42,14 +98,6 @@ cdef AccountTold* account_told(Mesh* mesh, Account* a) noexcept nogil:
     return t
 
 
-cdef void told_free(AccountTold* t) noexcept nogil:
-    cdef uint32_t i
-    for i in range(t.interest.cap):
-        free(t.interest.a[i].item)
-    free(t.interest.a)
-    free(t)
-
-
 cdef uint32_t pool_place(Span account, uint32_t places) noexcept nogil:
     # FNV-1a of its name, 32 bits, as all servers reckon it.
     cdef uint32_t h = 2166136261, i
@@ -58,47 +106,53 @@ cdef uint32_t pool_place(Span account, uint32_t places) noexcept nogil:
     return h % places if places > 1 else 0
 
 
+cdef void interest_told(Peers* p, Account* a, Sub* s, int delta) noexcept nogil:
+    # Peers.interest
+    cdef Mesh* mesh = <Mesh*>p
+    cdef AccountTold* t
+    if mesh.routed:
+        routes_interest(mesh, a, s, delta)
+    t = <AccountTold*>a.told
+    if t != NULL and not list_empty(&t.leafs):
+        leafs_interest(t, s, delta)
+
+
+cdef void interest_forgotten(Peers* p, Account* a) noexcept nogil:
+    # Peers.forget
+    cdef AccountTold* t = <AccountTold*>a.told
+    told_free(&t.interest)
+    free(<void*>t.loop.p)
+    free(t)
+    a.told = NULL
+
+
+# ---- what routes are told --------------------------------------------------------------------------------
+
 cdef inline bint is_own(const Sub* s) noexcept nogil:
-    # Not another server's. Of the server's own neither a request's way into another account, whose own interest counts, nor
-    # what every server offers each account; services of the system account are asked by their servers' ids, or all together.
+    # This server's, or of a leaf node of it, and not another server's. Of the server's own neither a request's way into another
+    # account, whose own interest counts, nor what every server offers each account; services of the system account are asked by
+    # their servers' ids, or all together.
     if s.client != NULL:
-        return s.client.kind != KIND_ROUTER and s.client.kind != KIND_GATEWAY
+        return s.client.kind == KIND_LEAF or s.client.kind <= KIND_CLIENT
     return s.link != LINK_SERVICE and (s.listens or (<Account*>s.account).system)
 
 
-cdef void interest_told(Peers* p, Account* a, Sub* s, int delta) noexcept nogil:
-    # Peers.interest: without memory other servers hear of it with the next change.
-    cdef Mesh* mesh = <Mesh*>p
+cdef void routes_interest(Mesh* mesh, Account* a, Sub* s, int delta) noexcept nogil:
     cdef AccountTold* t
     cdef Told* told
-    cdef uint64_t hash, before
+    cdef bint tell = False
     if not is_own(s):
         return
     t = account_told(mesh, a)
     if t == NULL:
         return
-    hash = told_hash(s.subject, s.queue)
-    told = told_find(&t.interest, s.subject, s.queue, hash)
-    if told == NULL and delta > 0:
-        told = told_new(&t.interest, s.subject, s.queue, hash)
+    told = told_count(&t.interest, s.subject, s.queue, origin_name(mesh, s.origin), delta, &tell)
     if told == NULL:
         return
-    before = told.n
-    told.n = told.n + 1 if delta > 0 else told.n - 1
-    if s.queue.n or before == 0 or told.n == 0:
+    if tell:
         routes_tell(mesh, a, t, told)
-    if told.n == 0:
-        table_remove(&t.interest, hash, told)
-        free(told)
+    told_settle(&t.interest, told)
 
-
-cdef void interest_forgotten(Peers* p, Account* a) noexcept nogil:
-    # Peers.forget
-    told_free(<AccountTold*>a.told)
-    a.told = NULL
-
-
-# ---- what routes are told --------------------------------------------------------------------------------
 
 cdef inline bint carries(const RouteConn* r, const Account* a, const AccountTold* t) noexcept nogil:
     if r.terms.account != NULL:
@@ -111,34 +165,32 @@ cdef inline bint may_tell(const Permissions* p, const Told* told) noexcept nogil
 
 
 cdef void tell_interest(RouteConn* r, const Account* a, const Told* told) noexcept nogil:
-    if may_tell(r.conn.base.perms, told):
+    if may_tell(r.link.conn.base.perms, told):
         tell(r, a, told, told.n > 0)
 
 
 cdef void tell(RouteConn* r, const Account* a, const Told* told, bint listens) noexcept nogil:
-    # RS+ [account] subject [queue members], or RS- [account] subject [queue].
-    cdef Draft* d = &r.mesh.line
+    # RS+ [account] subject [queue members], or RS- [account] subject [queue]; of a leaf node LS+ and LS- with its cluster
+    # first, for servers that understand these.
+    cdef Draft* d = &r.link.mesh.line
+    if told.origin.n and not r.terms.origins:
+        return
     d.n = 0
-    draft_add(d, b"RS+ " if listens else b"RS- ", 4)
+    draft_byte(d, c'L' if told.origin.n else c'R')
+    draft_add(d, b"S+ " if listens else b"S- ", 3)
+    if told.origin.n:
+        add_word(d, told.origin)
     if r.terms.account == NULL:
         add_word(d, a.name)
-    add_word(d, told.subject)
-    if told.queue.n:
-        add_word(d, told.queue)
-        if listens:
-            add_number(d, told.n)
-            draft_byte(d, c' ')
-    if not d.failed:
-        d.n -= 1
-    draft_add(d, b"\r\n", 2)
-    client_draft(&r.conn.base, d)
+    add_interest(d, told, listens)
+    client_draft(&r.link.conn.base, d)
 
 
 cdef void routes_tell(Mesh* mesh, Account* a, const AccountTold* t, const Told* told) noexcept nogil:
     cdef ListNode* at = list_first(&mesh.open)
     cdef RouteConn* r
     while at != NULL:
-        r = <RouteConn*>list_owner(at, &(<RouteConn*>NULL).node)
+        r = <RouteConn*>list_owner(at, &(<LinkConn*>NULL).node)
         if carries(r, a, t):
             tell_interest(r, a, told)
         at = list_next(&mesh.open, at)
@@ -166,6 +218,69 @@ cdef void tell_difference(RouteConn* r, Account* a, const Permissions* before) n
     for i in range(t.interest.cap):
         told = <const Told*>t.interest.a[i].item
         if told != NULL:
-            may = may_tell(r.conn.base.perms, told)
+            may = may_tell(r.link.conn.base.perms, told)
             if may != may_tell(before, told):
                 tell(r, a, told, may)
+
+
+# ---- what leaf nodes and hubs are told -------------------------------------------------------------------
+
+cdef inline bint is_loop(Span subject) noexcept nogil:
+    # What finds loops of leaf nodes.
+    return span_starts(subject, b"$LDS.", 5)
+
+
+cdef bint leaf_hears_of(const LeafConn* leaf, const Sub* s) noexcept nogil:
+    # Whether the subscription counts for what the other side is told. A hub hears of what is here and of leaf nodes of this
+    # server: other servers of this cluster tell it of their own.
+    cdef const Client* c = &leaf.link.conn.base
+    cdef const Client* of = s.client
+    if of == c or not s.hears & 1 << c.kind or s.hears & ANSWERS or (s.origin and s.origin == c.origin):
+        return False
+    if is_loop(s.subject):
+        return True
+    if of != NULL and of.kind >= KIND_LEAF and (leaf.isolated or (c.kind == KIND_HUB and of.kind == KIND_HUB)):
+        return False
+    return c.perms == NULL or perms_can_tell(c.perms, s.subject, s.queue)
+
+
+cdef void leaf_tell(LeafConn* leaf, const Told* told) noexcept nogil:
+    # LS+ subject [queue members], or LS- subject [queue].
+    cdef Draft* d = &leaf.link.mesh.line
+    d.n = 0
+    draft_add(d, b"LS+ " if told.n else b"LS- ", 4)
+    add_interest(d, told, told.n > 0)
+    client_draft(&leaf.link.conn.base, d)
+
+
+cdef void leaf_interest(LeafConn* leaf, Span subject, Span queue, int delta) noexcept nogil:
+    cdef bint tell = False
+    cdef Told* told = told_count(&leaf.told, subject, queue, span(NULL, 0), delta, &tell)
+    if told == NULL:
+        return
+    if tell and leaf.link.state == LINK_RUNS:
+        leaf_tell(leaf, told)
+    told_settle(&leaf.told, told)
+
+
+cdef void leafs_interest(AccountTold* t, Sub* s, int delta) noexcept nogil:
+    cdef ListNode* at = list_first(&t.leafs)
+    cdef LeafConn* leaf
+    while at != NULL:
+        leaf = <LeafConn*>list_owner(at, &(<LeafConn*>NULL).beside)
+        if leaf_hears_of(leaf, s):
+            leaf_interest(leaf, s.subject, s.queue, delta)
+        at = list_next(&t.leafs, at)
+
+
+cdef void count_for_leaf(void* ctx, Sub* s) noexcept nogil:
+    cdef LeafConn* leaf = <LeafConn*>ctx
+    if leaf_hears_of(leaf, s):
+        leaf_interest(leaf, s.subject, s.queue, <int>s.weight)
+
+
+cdef void leaf_tell_all(LeafConn* leaf) noexcept nogil:
+    cdef uint32_t i
+    for i in range(leaf.told.cap):
+        if leaf.told.a[i].item != NULL:
+            leaf_tell(leaf, <const Told*>leaf.told.a[i].item)

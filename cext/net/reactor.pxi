@@ -292,7 +292,7 @@ cdef int net_init(Net* net, Engine* e, uint32_t n_reactors) noexcept nogil:
     for i in range(n_reactors):
         net.reactors[i].epoll = net.reactors[i].wake = -1
     net.n_reactors = n_reactors
-    for kind in range(KIND_LEAF + 1):
+    for kind in range(KIND_HUB + 1):
         net.terms[kind].auth.timeout = <int64_t>2 * 1000000000
     net.websocket.auth.timeout = <int64_t>2 * 1000000000
     net.limits.ping_interval = <int64_t>120 * 1000000000
@@ -349,7 +349,7 @@ cdef void net_free(Net* net) noexcept nogil:
         ws_forget(r)
         timers_free(&r.timers)
     u64map_free(&net.by_cid)
-    for kind in range(KIND_LEAF + 1):
+    for kind in range(KIND_HUB + 1):
         terms_free(&net.terms[kind])
     terms_free(&net.websocket)
 

@@ -13,7 +13,7 @@ cdef enum:
     CONFIRM_ROOM = 112          # of a confirmation's headers
     ACK_TOKENS = 12             # of an ack subject: those that are looked at
     # A consumer delivers, here or on another server; no client sends what its origin would.
-    HEARS_INTAKE = 1 << KIND_JETSTREAM | 1 << KIND_ROUTER | 1 << KIND_GATEWAY | 1 << KIND_LEAF
+    HEARS_INTAKE = 1 << KIND_JETSTREAM | 1 << KIND_ROUTER | 1 << KIND_GATEWAY | 1 << KIND_LEAF | 1 << KIND_HUB
 
 
 cdef struct Intake:

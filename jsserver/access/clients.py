@@ -14,8 +14,8 @@ HIDDEN = "[REDACTED]"
 """The name of whoever has a token."""
 TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"
 """What monitoring calls types of connections."""
-CLIENT_OVER_TCP = "STANDARD"
-"""What users may be limited to: the type of clients' connections without more around them."""
+CLIENT_OVER_TCP, LEAF_OVER_TCP = "STANDARD", "LEAFNODE"
+"""What users may be limited to: the types of connections without more around them."""
 
 
 class Connect(msgspec.Struct):

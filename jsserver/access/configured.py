@@ -86,6 +86,10 @@ class Configured:
             self._links.follow(coming.imports)
         return left
 
+    def mapped(self, name: str) -> list[str]:
+        """The subjects that an account maps."""
+        return [mapping.source for mapping in self._mapped.get(name, ())]
+
     def close(self, name: str) -> None:
         """Ends an account, whose streams were closed before."""
         self._limits.pop(name, None)

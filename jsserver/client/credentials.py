@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from nacl.signing import SigningKey
+
 _SECTION = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s*\n(.*?)\n\s*-{3,}END", re.DOTALL)
 _SEED, _USER = 18 << 3, 20 << 3
 """What the first bytes of a user's seed say: the letters S and U in base 32."""
@@ -107,6 +109,23 @@ def read_seed_file(path: str) -> Credentials:
 
 def sign(seed: str, message: bytes) -> tuple[str, str]:
     """The public key of a seed and its signature of a message, both as NATS writes them."""
+    kind, key = _decode_seed(seed)
+    signature = base64.urlsafe_b64encode(key.sign(message).signature).decode().rstrip("=")
+    return _public(kind, key), signature
+
+
+def public_key_of(seed: str) -> str:
+    """The public key of a user's seed; CredentialsError where that is none."""
+    return _public(*_decode_seed(seed))
+
+
+def _public(kind: int, key: "SigningKey") -> str:
+    public = bytes([kind]) + bytes(key.verify_key)
+    public += binascii.crc_hqx(public, 0).to_bytes(2, "little")
+    return base64.b32encode(public).decode().rstrip("=")
+
+
+def _decode_seed(seed: str) -> "tuple[int, SigningKey]":
     from nacl.signing import SigningKey
 
     try:
@@ -118,8 +137,4 @@ def sign(seed: str, message: bytes) -> tuple[str, str]:
         raise CredentialsError("the nkey seed is not one of a user (SU...)")
     if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
         raise CredentialsError("the nkey seed's checksum is wrong: a character was mistyped")
-    key = SigningKey(raw[2:-2])
-    public = bytes([kind]) + bytes(key.verify_key)
-    public += binascii.crc_hqx(public, 0).to_bytes(2, "little")
-    signature = base64.urlsafe_b64encode(key.sign(message).signature).decode().rstrip("=")
-    return base64.b32encode(public).decode().rstrip("="), signature
+    return kind, SigningKey(raw[2:-2])

@@ -21,7 +21,6 @@ from jsserver.config.values import (
     as_text,
     ignored,
     integer,
-    not_available,
     read_block,
     shown,
     type_name,
@@ -115,7 +114,7 @@ _CONNECTIONS = integer("max_connections")
 _SUBSCRIPTIONS = integer("max_subscriptions")
 _PAYLOAD = integer("max_payload")
 _LEAFNODES = ignored(
-    "max_leafnodes", integer("max_leafnodes"), -1, not_available("the leafnode listener")
+    "max_leafnodes", integer("max_leafnodes"), -1, "leafnodes of an account are not counted"
 )
 _LIMITS: dict[str, Reader] = {
     "max_connections": _CONNECTIONS,

@@ -240,7 +240,7 @@ _JETSTREAM: dict[str, Reader] = {
     "unique_tag": _js(_read_unique_tag),
     "extension_hint": _js(
         ignored(
-            "extension_hint", text("extension_hint"), "", not_available("the leafnode listener")
+            "extension_hint", text("extension_hint"), "", "JetStream of a hub is never extended"
         )
     ),
     "strict": _js(_read_strict),

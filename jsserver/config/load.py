@@ -114,6 +114,7 @@ def validate(options: Options) -> None:
     """Refuses, with ConfigError, what cannot be set together."""
     ports = {name: getattr(options, name) for name in ("port", "http_port", "https_port")}
     ports |= {"websocket port": options.websocket.port, "cluster port": options.cluster.port}
+    ports["leafnodes port"] = options.leafnodes.port
     for name, port in ports.items():
         if port < -1 or port > _MAX_PORT:
             raise ConfigError(f"{name} {port} is not between 0 and {_MAX_PORT}, nor -1")
@@ -145,6 +146,10 @@ def validate(options: Options) -> None:
         from jsserver.config.cluster import validate_cluster
 
         validate_cluster(options)
+    if options.leafnodes.enabled:
+        from jsserver.config.leafnodes import validate_leafnodes
+
+        validate_leafnodes(options)
     if options.trusted_proxies:
         from jsserver.config.proxies import validate_proxies
 

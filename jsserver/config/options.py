@@ -9,6 +9,7 @@ from __future__ import annotations
 from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
 from jsserver.config.clusters import Cluster
+from jsserver.config.leafs import Leafnodes
 from jsserver.text.goformat import MINUTE, SECOND
 
 if TYPE_CHECKING:
@@ -501,10 +502,9 @@ class Options(Block):
     proxy_protocol: bool = False
     trusted_proxies: list[str] = each(list)
     """The public keys of proxies that may sign for those whom they pass on."""
-
     websocket: Websocket = each(Websocket)
     cluster: Cluster = each(Cluster)
-
+    leafnodes: Leafnodes = each(Leafnodes)
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
 

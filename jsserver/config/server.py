@@ -202,6 +202,12 @@ def _read_cluster(options: Options, value: Value, problems: Problems) -> None:
     read_cluster(options, value, problems)
 
 
+def _read_leafnodes(options: Options, value: Value, problems: Problems) -> None:
+    from jsserver.config.leafnodes import read_leafnodes
+
+    read_leafnodes(options, value, problems)
+
+
 def _read_proxies(options: Options, value: Value, problems: Problems) -> None:
     from jsserver.config.proxies import read_proxies
 
@@ -222,7 +228,6 @@ _SUBLIST_CACHE = inert(
     flag("disable_sublist_cache"),
     "the cache of the subject index is part of it",
 )
-_LEAFNODES = unavailable_block("the leafnode listener")
 
 _OPERATORS = (
     *("operator", "operators", "root", "roots", "root_operator", "root_operators", "trusted"),
@@ -335,8 +340,8 @@ READERS: dict[str, Reader] = {
     "maps": read_mappings,
     "cluster": _read_cluster,
     "gateway": unavailable_block("the gateway listener"),
-    "leafnodes": _LEAFNODES,
-    "leaf": _LEAFNODES,
+    "leafnodes": _read_leafnodes,
+    "leaf": _read_leafnodes,
     "websocket": _read_websocket,
     "ws": _read_websocket,
     "mqtt": unavailable_block("the mqtt listener"),

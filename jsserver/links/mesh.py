@@ -171,6 +171,11 @@ class Mesh:
         websocket = dict.fromkeys(url for info in staying for url in info.ws_connect_urls)
         return list(plain), list(websocket)
 
+    def leaf_urls(self) -> list[str]:
+        """Where leaf nodes reach the other servers."""
+        found = (url for peer in self.peers.values() for url in peer.info.leafnode_urls)
+        return list(dict.fromkeys(found))
+
     def leave(self) -> None:
         """Tells the others that clients had better not connect to this server."""
         info = self._info()
@@ -218,6 +223,7 @@ class Mesh:
             ws_connect_urls=s.ws_connect_urls,
             import_=s.imports,
             export=s.exports,
+            leafnode_urls=s.leafnode_urls,
             compression="off",
             lnoc=True,
             lnocu=True,

@@ -82,6 +82,8 @@ class Settings(msgspec.Struct, kw_only=True):
     """What interest of its own others are told of; None: all."""
     exports: SubjectPermission | None = None
     """What interest of others counts."""
+    leafnode_urls: list[str] = []
+    """Where leaf nodes reach it."""
 
 
 class Transport(Protocol):
@@ -112,7 +114,8 @@ class Transport(Protocol):
         """The cluster is called so from now on."""
 
     def clients_change(self) -> None:
-        """Clients may connect to other servers than before: `Mesh.elsewhere`."""
+        """Clients and leaf nodes may connect to other servers than before: `Mesh.elsewhere`, and
+        `Mesh.leaf_urls`."""
 
     def log(self, level: str, text: str) -> None:
         """A line of the log."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jsserver.cext.tls import SecurityContext
 
     from . import Listener
+    from .leafs import LeafListener
     from .monitoring import MonitoringListener
     from .routes import RouteListener
     from .websocket import WebsocketListener
@@ -50,6 +51,12 @@ class Listeners:
 
             self._routes = RouteListener(options, plane, log, builder.cluster)
             self._all.append(self._routes)
+        self._leafs: LeafListener | None = None
+        if options.leafnodes.port:
+            from .leafs import LeafListener
+
+            self._leafs = LeafListener(options, plane, log)
+            self._all.append(self._leafs)
         # Clients last: who can connect is served at once.
         self._clients = ClientListener(options, plane, log, builder)
         self._all.append(self._clients)
@@ -72,6 +79,19 @@ class Listeners:
     def route_port(self) -> int:
         """Where other servers of the cluster connect; 0: nowhere."""
         return 0 if self._routes is None else self._routes.port
+
+    @property
+    def leaf_port(self) -> int:
+        """Where leaf nodes connect; 0: nowhere."""
+        return 0 if self._leafs is None else self._leafs.port
+
+    def leaf_urls(self) -> list[str]:
+        """Where leaf nodes reach this server, as far as it knows."""
+        if self._leafs is None:
+            return []
+        from jsserver.process.addresses import reached_at
+
+        return reached_at(*self._advertised(self._options.leafnodes.advertise, self._leafs))[:1]
 
     def connect_urls(self) -> Urls:
         """Where clients reach this server, as far as it knows."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jsserver.config.links import Sharing
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.jwt.claims import Account as AccountClaims
+    from jsserver.links.leafmodel import LeafLink
     from jsserver.links.model import Link
     from jsserver.links.words import SubjectPermission
 
@@ -44,6 +45,9 @@ class Plane(Protocol):
 
     def routes(self) -> Sequence[Item]:
         """Likewise connections to other servers of the cluster."""
+
+    def leafs(self) -> Sequence[Item]:
+        """Likewise connections to leaf nodes and hubs."""
 
     def connection(self, cid: int) -> Item | None:
         """One open connection."""
@@ -213,6 +217,13 @@ class Server(Protocol):
     @property
     def interest(self) -> "tuple[SubjectPermission | None, SubjectPermission | None]":
         """What interest of its own those are told of, and what of theirs counts; None: all."""
+
+    @property
+    def leaf_port(self) -> int:
+        """Where leaf nodes connect; 0: nowhere."""
+
+    def leafs(self) -> "list[LeafLink]":
+        """Its open connections to leaf nodes and hubs."""
 
     def shared(self, account: str) -> "tuple[Sharing | None, list[SubjectMapping]]":
         """What accounts share, if they do, and what is mapped in this one."""

@@ -15,6 +15,7 @@ from jsserver.access.auth import Admission, Authenticator
 from jsserver.access.clientlog import ClientLog
 from jsserver.access.clients import (
     CLOSE_CODES,
+    LEAF_OVER_TCP,
     Connect,
     Connection,
     decode_connect,
@@ -33,6 +34,7 @@ those who are in."""
 
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
+    from jsserver.services.leafs import LeafService
     from jsserver.services.routes import Routes
 
 
@@ -85,6 +87,7 @@ class Inbox:
         accounts: Accounts,
         websockets: Websockets | None,
         routes: Routes | None,
+        leafs: LeafService | None,
         *,
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
@@ -120,7 +123,7 @@ class Inbox:
             engine.INBOX_CONNECT: self._connect,
             engine.INBOX_OPENED: self.lines.opened,
             engine.INBOX_CLOSED: self._closed,
-            engine.INBOX_VIOLATION: self.lines.violation,
+            engine.INBOX_VIOLATION: self._violation,
             engine.INBOX_TRACE: self.lines.trace,
             engine.INBOX_ERROR: self._error,
             engine.INBOX_LOG: self._log_line,
@@ -130,6 +133,10 @@ class Inbox:
         self.routes = routes
         if routes is not None:
             self._handlers[engine.INBOX_LINK] = routes.said
+        self.leafs = leafs
+        if leafs is not None:
+            self._handlers[engine.INBOX_LEAF] = leafs.said
+            leafs.ask = self._connect
         if websockets is not None:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
 
@@ -159,6 +166,8 @@ class Inbox:
         options = decode_connect(item.texts[2])
         if self.websockets is not None and item.cid in self.websockets:
             self.websockets.complete(item.cid, options)
+        if self._is_leaf(item):
+            options.connection_type = LEAF_OVER_TCP
         if self.on_connect is not None:
             self.on_connect(item, options)
         elif (authenticator := self._authenticator(item)).slow(options):
@@ -168,7 +177,12 @@ class Inbox:
         else:
             self._decide(item, options, self._outcome(authenticator, item, options))
 
+    def _is_leaf(self, item: Item) -> bool:
+        return self.leafs is not None and item.cid in self.leafs
+
     def _authenticator(self, item: Item) -> Authenticator:
+        if self.leafs is not None and item.cid in self.leafs:
+            return self.leafs.authenticator
         if self.websockets is not None and item.cid in self.websockets:
             return self.websockets.authenticator
         return self.authenticator
@@ -208,12 +222,14 @@ class Inbox:
 
     def _admit_if_open(self, authenticator: Authenticator, item: Item, options: Connect) -> Outcome:
         """Nothing is computed for a client that gave up while others had their turn."""
-        if self.plane.connection(item.cid) is None:
+        if not self._is_leaf(item) and self.plane.connection(item.cid) is None:
             raise _Gone
         return self._outcome(authenticator, item, options)
 
     def _decide(self, item: Item, options: Connect, outcome: Outcome) -> None:
-        if isinstance(outcome, Refused):
+        if self._is_leaf(item):
+            self.decide(item, options, outcome)
+        elif isinstance(outcome, Refused):
             self.lines.why(item, str(outcome))
             self.decide(item, options, outcome)
         elif self.on_delegate is not None and self.authenticator.delegates(options, outcome):
@@ -224,6 +240,8 @@ class Inbox:
     def decide(self, item: Item, options: Connect, outcome: Outcome) -> bool:
         """Lets a connection in, or refuses it where there is no admission; whether it came in."""
         cid = item.cid
+        if self.leafs is not None and cid in self.leafs:
+            return self.leafs.decide(item, options, outcome)
         if isinstance(outcome, Admission) and outcome.account not in self.accounts:
             outcome = None  # a reload has ended it meanwhile
         if outcome is None or isinstance(outcome, Refused):
@@ -266,12 +284,23 @@ class Inbox:
     def _error(self, item: Item) -> None:
         if self.routes is not None and item.cid in self.routes:
             self.routes.failed(item)
+        elif self.leafs is not None and item.cid in self.leafs:
+            self.leafs.failed(item)
         else:
             self.lines.error(item)
+
+    def _violation(self, item: Item) -> None:
+        if self.leafs is not None and item.cid in self.leafs:
+            self.leafs.violated(item)
+        else:
+            self.lines.violation(item)
 
     def _closed(self, item: Item) -> None:
         if self.routes is not None and item.cid in self.routes:
             self.routes.ended(item)
+            return
+        if self.leafs is not None and item.cid in self.leafs:
+            self.leafs.ended(item)
             return
         connection = read_connection(item)
         self.complete(connection)

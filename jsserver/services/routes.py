@@ -74,9 +74,12 @@ class Routes:
         renamed: Callable[[str], None],
         advertise: Callable[[Urls], None],
         met: Callable[[], None],
+        leafs: Callable[[list[str]], None],
     ) -> None:
         """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
-        clients may connect, this server and all others, `met` of a server that is new here."""
+        clients may connect, this server and all others, `met` of a server that is new here, `leafs`
+        of where else leaf nodes may connect."""
+        self._leafs = leafs
         self._met = met
         self._advertise = advertise
         self._urls = Urls([], [])
@@ -123,12 +126,14 @@ class Routes:
         ]
         self.mesh = Mesh(settings, targets, self, self._nonce, random.Random())
 
-    def start(self, port: int, urls: Urls) -> None:
-        """Dials from now on; `port` is where others come to, `urls` is where clients do."""
+    def start(self, port: int, urls: Urls, leaf_urls: list[str]) -> None:
+        """Dials from now on; `port` is where others come to, `urls` is where clients do, and
+        `leaf_urls` where leaf nodes do."""
         s, o = self.mesh.settings, self._options.cluster
         self._urls = urls
         if not o.no_advertise:
             s.connect_urls, s.ws_connect_urls = urls
+        s.leafnode_urls = leaf_urls
         s.port = port
         if o.advertise:
             s.host, s.port = advertised(o.advertise, port)
@@ -245,6 +250,7 @@ class Routes:
 
     def clients_change(self) -> None:
         """Who has never heard of another server is not told of this one either."""
+        self._leafs(self.mesh.leaf_urls())
         if self._options.cluster.no_advertise:
             return
         others = zip(self.told, self._urls, self.mesh.elsewhere(), strict=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.config.options import Options
     from jsserver.jwt.claims import Account as AccountClaims
+    from jsserver.links.leafmodel import LeafLink
     from jsserver.links.model import Link
     from jsserver.links.words import SubjectPermission
     from jsserver.listeners.listeners import Listeners
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from jsserver.services.delegates import Delegates
     from jsserver.services.inbox import Inbox
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.leafs import LeafService
     from jsserver.services.routes import Routes
 
 
@@ -53,6 +55,7 @@ class Watched:
         certificates: Certificates,
         jetstream: JetStream | None,
         routes: Routes | None,
+        leafs: LeafService | None,
         delegates: Delegates | None,
         waiting: Callable[[], Mapping[str, int]],
     ) -> None:
@@ -83,6 +86,7 @@ class Watched:
         self._certificates = certificates
         self._delegates = delegates
         self._routes = routes
+        self._leafs = leafs
 
     @property
     def port(self) -> int:
@@ -120,6 +124,15 @@ class Watched:
             return None, None
         settings = self._routes.mesh.settings
         return settings.imports, settings.exports
+
+    @property
+    def leaf_port(self) -> int:
+        """Where leaf nodes connect; 0: nowhere."""
+        return self._listeners.leaf_port
+
+    def leafs(self) -> list[LeafLink]:
+        """Open connections to leaf nodes and hubs."""
+        return [] if self._leafs is None else self._leafs.leafs.shown()
 
     @property
     def auth_required(self) -> bool:

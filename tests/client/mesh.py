@@ -70,10 +70,16 @@ class Cluster:
 @contextlib.asynccontextmanager
 async def clients(cluster: Cluster, **options: Any) -> AsyncIterator[list[Client]]:
     """A client of each member, once what one subscribes to is known to all others."""
+    async with clients_of(cluster.members, **options) as found:
+        yield found
+
+
+@contextlib.asynccontextmanager
+async def clients_of(members: list[Server], **options: Any) -> AsyncIterator[list[Client]]:
+    """Likewise of these servers."""
     async with contextlib.AsyncExitStack() as stack:
         found = [
-            await stack.enter_async_context(connected(member, **options))
-            for member in cluster.members
+            await stack.enter_async_context(connected(member, **options)) for member in members
         ]
         await meet(found)
         yield found

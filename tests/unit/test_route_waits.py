@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from jsserver.cext import engine
-from jsserver.cext.engine import DataPlane, ListenerConfig, MeshHandle, PlaneConfig
+from jsserver.cext.engine import DataPlane, LinkHandle, ListenerConfig, PlaneConfig
 from jsserver.process.sockets import bound_port, open_listener
 from tests.unit.test_dataplane import LIMITS
 from tests.waiting import wait_until
@@ -16,13 +16,16 @@ from tests.waiting import wait_until
 AUTH_TIMEOUT = 100 * 10**6
 
 
-@pytest.fixture
-def accepted() -> Iterator[tuple[DataPlane, MeshHandle, int, socket.socket]]:
-    """A data plane whose control plane has said nothing yet, and a route to it, with its number."""
+@pytest.fixture(params=[engine.LISTEN_ROUTES, engine.LISTEN_LEAFS], ids=["route", "leaf"])
+def accepted(
+    request: pytest.FixtureRequest,
+) -> Iterator[tuple[DataPlane, LinkHandle, int, socket.socket]]:
+    """A data plane whose control plane has said nothing yet, and a link to it, with its number."""
     plane = DataPlane()
     plane.configure(PlaneConfig(**LIMITS))  # type: ignore[arg-type]
-    mesh = plane.mesh(3)
-    listener = plane.listener(engine.LISTEN_ROUTES)
+    routed = request.param == engine.LISTEN_ROUTES
+    links = plane.mesh(3) if routed else plane.leaf_links()
+    listener = plane.listener(request.param)
     listener.configure(
         ListenerConfig(
             handshake_timeout=0,
@@ -50,23 +53,23 @@ def accepted() -> Iterator[tuple[DataPlane, MeshHandle, int, socket.socket]]:
             items.extend(plane.drain())
             return bool(items)
 
-        wait_until(told, "a route is told")
-        yield plane, mesh, items[0].cid, peer
+        wait_until(told, "a link is told")
+        yield plane, links, items[0].cid, peer
     plane.stop()
     thread.join(30)
     plane.close()
 
 
 def test_time_begins_with_the_first_word(
-    accepted: tuple[DataPlane, MeshHandle, int, socket.socket],
+    accepted: tuple[DataPlane, LinkHandle, int, socket.socket],
 ) -> None:
     """A start that takes longer than a login may is no reason to refuse whoever waits for it."""
-    _, mesh, number, peer = accepted
+    _, links, number, peer = accepted
     peer.settimeout(5 * AUTH_TIMEOUT / 1e9)
     with pytest.raises(TimeoutError):
         peer.recv(100)
     peer.settimeout(30)
-    assert mesh.write(number, b"INFO {}\r\n")
+    assert links.write(number, b"INFO {}\r\n")
     with peer.makefile("rb") as lines:
         assert lines.readline() == b"INFO {}\r\n"
         assert lines.readline() == b"-ERR 'Authentication Timeout'\r\n"

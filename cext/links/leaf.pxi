@@ -1,0 +1,154 @@
+# A leaf node of this server, or a hub whose leaf node this one is: what comes from there, and what goes there.
+
+cdef void leaf_ended(Client* c) noexcept nogil:
+    # Protocol.end
+    cdef LeafConn* leaf = <LeafConn*>c
+    if list_linked(&leaf.beside):
+        list_remove(&leaf.beside)
+    link_ended(&leaf.link)
+    told_free(&leaf.told)
+    perms_release(leaf.accepts)
+    leaf.accepts = NULL
+
+
+cdef int leaf_open(Mesh* mesh, LeafConn* leaf, const LeafTerms* terms) noexcept nogil:
+    cdef Client* c = &leaf.link.conn.base
+    cdef Account* a = terms.account
+    cdef AccountTold* t = account_told(mesh, a)
+    cdef uint32_t i
+    if t == NULL or (t.loop.n == 0 and not loop_name(t, terms.loop)):
+        client_close(c, CLOSE_WRITE_ERROR)
+        return -1
+    client_bind(c, a, KIND_HUB if terms.to_hub else KIND_LEAF)
+    client_restrict(c, terms.perms)
+    c.origin = origin_number(mesh, terms.cluster)
+    leaf.isolated = terms.isolated
+    leaf.headers = terms.headers
+    leaf.accepts = terms.accepts
+    if leaf.accepts != NULL:
+        perms_hold(leaf.accepts)
+    sublist_each(a.subs, count_for_leaf, leaf)
+    leaf_interest(leaf, t.loop, span(NULL, 0), 1)
+    for i in range(terms.n_more):
+        if c.perms == NULL or perms_can_tell(c.perms, terms.more[i], span(NULL, 0)):
+            leaf_interest(leaf, terms.more[i], span(NULL, 0), 1)
+    list_push_front(&t.leafs, &leaf.beside)
+    link_open(mesh, &leaf.link, &mesh.leafs)
+    leaf_tell_all(leaf)
+    link_ping(&leaf.link.conn)
+    return 0
+
+
+cdef bint loop_name(AccountTold* t, Span name) noexcept nogil:
+    # By what loops are found is the account's from its first leaf node on. False: no memory.
+    cdef uint8_t* text = <uint8_t*>malloc(max(name.n, <uint32_t>1))
+    if text == NULL:
+        return False
+    memcpy(text, name.p, name.n)
+    t.loop = span(text, name.n)
+    return True
+
+
+# ---- what comes ------------------------------------------------------------------------------------------
+
+cdef Span leaf_sid(LeafConn* leaf, const Line* line) noexcept nogil:
+    # The name of a subscription among the connection's; .p NULL: no memory.
+    cdef Draft* d = &leaf.link.sid
+    d.n = 0
+    draft_add(d, line.subject.p, line.subject.n)
+    if line.queue.n:
+        draft_byte(d, c' ')
+        draft_add(d, line.queue.p, line.queue.n)
+    if d.failed:
+        d.failed = False
+        return span(NULL, 0)
+    return draft_span(d)
+
+
+cdef bint leaf_may_listen(LeafConn* leaf, const Line* line) noexcept nogil:
+    # Whether the other side may have the subscription; where not, it has heard why, if this is the hub.
+    cdef Client* c = &leaf.link.conn.base
+    cdef AccountTold* t = <AccountTold*>c.account.told
+    if is_loop(line.subject):
+        if span_eq(line.subject, t.loop):
+            link_says(&leaf.link, LINK_LOOP, span(NULL, 0))
+            return False
+        return True
+    if c.perms != NULL and subject_is_literal(line.subject) and not perms_can_publish(c.perms, line.subject):
+        leaf_violation(leaf, b"Subscription to", line.subject)
+        return False
+    if not subject_is_valid(line.subject):
+        client_refuse(c, 0, span_c(b"Invalid Subscription"))
+        return False
+    return True
+
+
+cdef void leaf_violation(LeafConn* leaf, const char* what, Span subject) noexcept nogil:
+    # A hub has said what it permits, so that a leaf node that goes beyond that is cut. A leaf node ignores what it did not
+    # want.
+    cdef Client* c = &leaf.link.conn.base
+    if c.kind == KIND_LEAF:
+        violation(c, what, subject, span(NULL, 0), span(NULL, 0), b"")
+        client_close(c, CLOSE_PROTOCOL_VIOLATION)
+
+
+cdef inline bint is_answer(Span subject) noexcept nogil:
+    # Of a service, or to a consumer: subjects that no permission has to name.
+    return span_starts(subject, b"_R_.", 4) or span_starts(subject, b"$JS.ACK.", 8)
+
+
+cdef void leaf_message(LeafConn* leaf, const Line* line) noexcept nogil:
+    cdef Client* c = &leaf.link.conn.base
+    cdef Engine* e = c.engine
+    cdef Msg m
+    link_message(&leaf.link, c.account, line, &m)
+    if leaf.accepts != NULL and not is_answer(m.dest) and not perms_can_publish(leaf.accepts, m.dest):
+        leaf_violation(leaf, b"Publish to", line.subject)
+        return
+    m.origin = c.origin
+    ack_subject_take(&m.reply, &m.subject)
+    if c.account.renames:
+        m.dest = map_subject(c, m.dest)
+        if m.dest.p == NULL:
+            return
+        if m.dest.p != line.subject.p:
+            # The other side has chosen queue groups, if any, for the subject that it knows.
+            if line.queues.n == 0:
+                m.groups = NULL
+            if m.subject.p == line.subject.p:
+                m.subject = m.dest
+    engine_route(e, c, &m)
+
+
+cdef void leaf_listens(LeafConn* leaf, const Line* line) noexcept nogil:
+    cdef Client* c = &leaf.link.conn.base
+    cdef Sub* s = link_interest(&leaf.link, c.account, line, leaf_sid(leaf, line), c.origin, True)
+    if s != NULL and c.account.streams != NULL:
+        shadows_add(c.account, s)       # what its account imports reaches it
+
+
+cdef void leaf_line(LinkConn* link, const Line* line) noexcept nogil:
+    cdef LeafConn* leaf = <LeafConn*>link
+    if line.kind == LINE_MESSAGE:
+        leaf_message(leaf, line)
+    elif line.kind == LINE_NO_INTEREST or (line.kind == LINE_INTEREST and leaf_may_listen(leaf, line)):
+        leaf_listens(leaf, line)
+
+
+cdef size_t leaf_feed(Client* b, const uint8_t* p, size_t n, size_t* need) noexcept nogil:
+    return link_feed(<LinkConn*>b, DIALECT_LEAF, leaf_line, p, n, need)
+
+
+# ---- what goes there -------------------------------------------------------------------------------------
+
+cdef int leaf_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    # Protocol.deliver. Other servers of the cluster have connections to the hub themselves: what they send goes there from here
+    # only if it answers a service.
+    cdef Client* c = s.client
+    if c == src or c.closing:
+        return 0
+    if c.kind == KIND_HUB and m.kind == KIND_ROUTER and not span_starts(m.dest, b"_R_.", 4):
+        return 0
+    if c.perms != NULL and not perms_can_publish(c.perms, m.dest):
+        return 0
+    return target_add(e, src, s, m)

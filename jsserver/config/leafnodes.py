@@ -1,0 +1,346 @@
+"""Reads the `leafnodes` block: leaf nodes of this server, and hubs whose leaf node it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import unquote, urlsplit
+
+from jsserver.cext.language import Value
+from jsserver.config import ConfigError
+from jsserver.config.authorization import is_public, valid_subject
+from jsserver.config.leafs import Leafnodes, LeafRemote, LeafUrl
+from jsserver.config.options import GLOBAL_ACCOUNT, Authorization, Options, User
+from jsserver.config.values import (
+    OptionError,
+    Problems,
+    Reader,
+    address,
+    as_bool,
+    as_duration,
+    as_map,
+    as_text,
+    flag,
+    integer,
+    not_available,
+    read_block,
+    shown,
+    text,
+    type_name,
+    unavailable,
+)
+from jsserver.text.goformat import SECOND, quote
+from jsserver.text.identity import PREFIX_ACCOUNT, PREFIX_USER
+
+DEFAULT_PORT = 7422
+TIMEOUT_HIGH = 60.0
+"""Seconds; more than that is most likely a mistake."""
+MIN_VERSION = (2, 8, 0)
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+
+def version_of(text: str) -> tuple[int, int, int] | None:
+    """A version's three numbers; None where it has not these."""
+    found = _VERSION.match(text)
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+# ---- remotes
+
+
+def parse_remote(url: str) -> LeafUrl:
+    """The address and login of a hub's URL; ValueError."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"error parsing leafnode url [{quote(url)}]: {error}") from None
+    if not host:
+        raise ValueError(f"error parsing leafnode url [{quote(url)}]: host is missing")
+    if parts.scheme in ("tls", "wss"):
+        raise ValueError(not_available("a leafnode remote over TLS"))
+    if parts.scheme == "ws":
+        raise ValueError(not_available("a leafnode remote over WebSocket"))
+    password = None if parts.password is None else unquote(parts.password)
+    user = unquote(parts.username or "")
+    return LeafUrl(host=host, port=port or DEFAULT_PORT, user=user, password=password)
+
+
+def _read_urls(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    items = value.data if isinstance(value.data, list) else [value]
+    seen: set[str] = set()
+    for item in items:
+        url = as_text(item)
+        if url in seen:
+            problems.warn(item, url, "Duplicate leafnode entry detected")
+            continue
+        seen.add(url)
+        try:
+            remote.urls.append(parse_remote(url))
+        except ValueError as error:
+            problems.error(item, str(error))
+
+
+_ONE_KEY = "Remote leafnode can not have both creds and nkey defined"
+
+
+def _read_credentials(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    if remote.nkey:
+        raise OptionError(value, _ONE_KEY)
+    remote.credentials = os.path.expanduser(os.path.expandvars(as_text(value)))
+
+
+def _read_seed(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    from jsserver.client.credentials import CredentialsError, public_key_of
+
+    if remote.credentials:
+        raise OptionError(value, _ONE_KEY)
+    seed = as_text(value)
+    try:
+        public_key_of(seed)
+    except CredentialsError:
+        # The seed itself is not told, as it is a secret.
+        raise OptionError(value, "Remote leafnode nkey is not a valid seed") from None
+    remote.nkey = seed
+
+
+def _subjects(attribute: str) -> Reader:
+    def read(remote: LeafRemote, value: Value, problems: Problems) -> None:
+        items = value.data if isinstance(value.data, list) else [value]
+        subjects = [as_text(item) for item in items]
+        for subject in subjects:
+            if not valid_subject(subject):
+                raise OptionError(value, f"subject {quote(subject)} is not a valid subject")
+        setattr(remote, attribute, subjects)
+
+    return read
+
+
+def _duration(attribute: str) -> Reader:
+    def read(target: Leafnodes | LeafRemote, value: Value, problems: Problems) -> None:
+        setattr(target, attribute, as_duration(value, attribute, problems))
+
+    return read
+
+
+def _read_compression(target: Leafnodes | LeafRemote, value: Value, problems: Problems) -> None:
+    """Two servers that accept compression do without it, and so does one that does not have it."""
+    mode = value.data
+    if isinstance(mode, dict):
+        mode = mode["mode"].data if "mode" in mode else "s2_auto"
+    if mode is not False and str(mode).lower() not in ("off", "accept", "disabled", "false"):
+        raise OptionError(value, not_available("leafnodes (compression)"))
+
+
+def _read_migrate(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, bool) or as_bool(value):
+        raise OptionError(value, not_available("leafnodes (jetstream_cluster_migrate)"))
+
+
+_REMOTE: dict[str, Reader] = {
+    **dict.fromkeys(("no_randomize", "dont_randomize"), flag("no_randomize")),
+    **dict.fromkeys(("url", "urls"), _read_urls),
+    **dict.fromkeys(("account", "local"), text("account")),
+    **dict.fromkeys(("creds", "credentials"), _read_credentials),
+    **dict.fromkeys(("nkey", "seed"), _read_seed),
+    **dict.fromkeys(("deny_imports", "deny_import"), _subjects("deny_imports")),
+    **dict.fromkeys(("deny_exports", "deny_export"), _subjects("deny_exports")),
+    **dict.fromkeys(("isolate_leafnode_interest", "isolate"), flag("isolate")),
+    **dict.fromkeys(("jetstream_cluster_migrate", "js_cluster_migrate"), _read_migrate),
+    **dict.fromkeys(
+        ("ws_compress", "ws_compression", "websocket_compress", "websocket_compression"),
+        unavailable("leafnodes (ws_compression)"),
+    ),
+    **dict.fromkeys(
+        ("ws_no_masking", "websocket_no_masking"), unavailable("leafnodes (ws_no_masking)")
+    ),
+    "hub": flag("hub"),
+    "request_isolation": flag("request_isolation"),
+    "ignore_discovered_servers": flag("ignore_discovered_servers"),
+    "disabled": flag("disabled"),
+    "first_info_timeout": _duration("first_info_timeout"),
+    "dial_timeout": _duration("dial_timeout"),
+    "compression": _read_compression,
+    "tls": unavailable("leafnodes (tls)"),
+    "proxy": unavailable("leafnodes (proxy)"),
+}
+
+
+def _read_remotes(block: Leafnodes, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, list):
+        kind = type_name(value)
+        raise OptionError(value, f"Expected remotes field to be an array, got {kind}")
+    labels: set[str] = set()
+    for item in value.data:
+        if not isinstance(item.data, dict):
+            what = f"Expected remote leafnode entry to be a map/struct, got {shown(item)}"
+            problems.error(item, what)
+            continue
+        remote = LeafRemote()
+        read_block(remote, item.data, _REMOTE, problems)
+        if remote.label in labels:
+            problems.error(item, f"duplicate remote {remote.label}")
+            continue
+        labels.add(remote.label)
+        block.remotes.append(remote)
+
+
+# ---- logins, and the rest
+
+
+def _read_nkey(block: Leafnodes, value: Value, problems: Problems) -> None:
+    block.nkey = as_text(value)
+    if not is_public(block.nkey, PREFIX_USER):
+        raise OptionError(value, "Not a valid public nkey for leafnode authorization")
+
+
+def _read_timeout(block: Leafnodes, value: Value, problems: Problems) -> None:
+    data = value.data
+    if isinstance(data, str):
+        block.auth_timeout = as_duration(value, "timeout", problems) / SECOND
+    elif type(data) in (int, float):
+        block.auth_timeout = float(data)
+    else:
+        reason = "error parsing leafnode authorization config, 'timeout' wrong type"
+        raise OptionError(value, reason)
+    if block.auth_timeout > TIMEOUT_HIGH:
+        problems.warn(
+            value,
+            "timeout",
+            f"timeout of {data} ({block.auth_timeout:f} seconds) is high, consider keeping it under"
+            " 60 seconds. possibly caused by unquoted duration; use '1m' instead of 1m, for"
+            " example",
+        )
+
+
+_USER: dict[str, Reader] = {
+    **dict.fromkeys(("user", "username"), text("name")),
+    **dict.fromkeys(("pass", "password"), text("password")),
+    "account": text("account"),
+    "proxy_required": flag("proxy_required"),
+}
+
+
+def _read_users(block: Leafnodes, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, list):
+        raise OptionError(value, f"Expected users field to be an array, got {shown(value)}")
+    for item in value.data:
+        if not isinstance(item.data, dict):
+            what = f"Expected user entry to be a map/struct, got {shown(item)}"
+            problems.error(item, what)
+            continue
+        user = User()
+        read_block(user, item.data, _USER, problems)
+        block.users.append(user)
+
+
+_AUTHORIZATION: dict[str, Reader] = {
+    **dict.fromkeys(("user", "username"), text("username")),
+    **dict.fromkeys(("pass", "password"), text("password")),
+    "nkey": _read_nkey,
+    "timeout": _read_timeout,
+    "users": _read_users,
+    "account": text("account"),
+    "proxy_required": unavailable("leafnodes (proxy_required)"),
+}
+
+
+def _read_authorization(block: Leafnodes, value: Value, problems: Problems) -> None:
+    read_block(block, as_map(value), _AUTHORIZATION, problems)
+    if not block.users:
+        return
+    if block.username:
+        raise OptionError(value, "can not have a single user/pass and a users array")
+    if block.nkey:
+        raise OptionError(value, "can not have a single nkey and a users array")
+    names: set[str] = set()
+    for user in block.users:
+        if user.name in names:
+            what = f"duplicate user {quote(user.name)} detected in leafnode authorization"
+            raise OptionError(value, what)
+        names.add(user.name)
+
+
+def _read_min_version(block: Leafnodes, value: Value, problems: Problems) -> None:
+    block.min_version = as_text(value)
+    found = version_of(block.min_version)
+    if found is None:
+        raise OptionError(value, "invalid leafnode's minimum version: invalid semver")
+    if found < MIN_VERSION:
+        raise OptionError(value, "the minimum version should be at least 2.8.0")
+
+
+_BLOCK: dict[str, Reader] = {
+    **dict.fromkeys(("host", "net"), text("host")),
+    **dict.fromkeys(("reconnect", "reconnect_delay", "reconnect_interval"), _duration("reconnect")),
+    **dict.fromkeys(("leafnode_advertise", "advertise"), text("advertise")),
+    **dict.fromkeys(("min_version", "minimum_version"), _read_min_version),
+    **dict.fromkeys(("isolate_leafnode_interest", "isolate"), flag("isolate")),
+    "listen": address("host", "port"),
+    "port": integer("port"),
+    "authorization": _read_authorization,
+    "remotes": _read_remotes,
+    "dial_timeout": _duration("dial_timeout"),
+    "no_advertise": flag("no_advertise"),
+    "compression": _read_compression,
+    "tls": unavailable("leafnodes (tls)"),
+    "write_deadline": unavailable("leafnodes (write_deadline)"),
+    "write_timeout": unavailable("leafnodes (write_timeout)"),
+}
+
+
+def read_leafnodes(options: Options, value: Value, problems: Problems) -> None:
+    """Reads the block into `options.leafnodes`."""
+    if not isinstance(value.data, dict):
+        kind = type_name(value)
+        raise OptionError(value, f"Expected map to define a leafnode, got {kind}")
+    read_block(options.leafnodes, value.data, _BLOCK, problems)
+
+
+def validate_leafnodes(options: Options) -> None:
+    """Refuses, with ConfigError, what cannot be set together."""
+    block = options.leafnodes
+    if options.operators.enabled:
+        _validate_operated(block)
+        return
+    known = {"", GLOBAL_ACCOUNT, options.system, *(one.name for one in options.accounts)}
+    named = [(block.account, "authorization")]
+    named += [(user.account, "authorization") for user in block.users]
+    named += [(remote.account, "remote") for remote in block.remotes]
+    for name, where in named:
+        if name not in known:
+            what = f"cannot find local account {quote(name)} specified in leafnode {where}"
+            raise ConfigError(what)
+
+
+def _validate_operated(block: Leafnodes) -> None:
+    if block.users:
+        raise ConfigError("operator mode does not allow specifying users in leafnode config")
+    for remote in block.remotes:
+        if not is_public(remote.account, PREFIX_ACCOUNT):
+            raise ConfigError(
+                "operator mode requires account nkeys in remotes. Please add an `account` key to"
+                " each remote in your `leafnodes` section, to assign it to an account. Each account"
+                " value should be a 56 character public key, starting with the letter 'A'"
+            )
+    if block.port and block.account and not is_public(block.account, PREFIX_ACCOUNT):
+        raise ConfigError("operator mode and non account nkeys are incompatible")
+
+
+def options_for_leafs(options: Options) -> Options:
+    """The options that hold for leaf nodes that log in."""
+    own = options.leafnodes
+    if not own.has_own_users:
+        return options
+    account, users = own.account or GLOBAL_ACCOUNT, own.users
+    if own.username:
+        users = [User(name=own.username, password=own.password, account=account)]
+    elif own.nkey:
+        users = [User(nkey=own.nkey, account=account)]
+    changed: dict[str, object] = {
+        "authorization": Authorization(users=users, timeout=own.auth_timeout),
+        "accounts": [],
+        "no_auth_user": "",
+        "tls": None,
+    }
+    return Options(**{**vars(options), **changed})

@@ -1,0 +1,77 @@
+"""Options of the `leafnodes` block."""
+
+from __future__ import annotations
+
+from jsserver import TYPE_CHECKING
+from jsserver.config.block import Block, each
+from jsserver.text.goformat import SECOND
+
+if TYPE_CHECKING:
+    from jsserver.config.options import User
+
+
+class LeafUrl(Block):
+    """Where a hub is, and the login there. A user without a password (None) is a token, too."""
+
+    host: str = ""
+    port: int = 0
+    user: str = ""
+    password: str | None = None
+
+
+class LeafRemote(Block):
+    """A hub that an account is joined to; "": the global one. Times in ns. `deny_imports` are
+    subjects that are not heard from there, `deny_exports` those that are not told there."""
+
+    urls: list[LeafUrl] = each(list)
+    account: str = ""
+    credentials: str = ""
+    nkey: str = ""
+    hub: bool = False
+    deny_imports: list[str] = each(list)
+    deny_exports: list[str] = each(list)
+    isolate: bool = False
+    request_isolation: bool = False
+    no_randomize: bool = False
+    ignore_discovered_servers: bool = False
+    disabled: bool = False
+    first_info_timeout: int = SECOND
+    dial_timeout: int = 0
+
+    @property
+    def label(self) -> str:
+        """What makes it differ from others, without secrets: two alike are one too many."""
+        urls = ",".join(sorted(f"{url.host}:{url.port}" for url in self.urls))
+        return f"[{urls}], account={self.account or '$G'}, {self.credentials or self.nkey[-4:]}"
+
+
+class Leafnodes(Block):
+    """The `leafnodes` block. Port 0: no leaf node is let in. `account` is that of those who log in
+    as `username`, by `nkey`, or not at all. Without any of these and without `users` whoever may be
+    a client may be a leaf node."""
+
+    host: str = "0.0.0.0"
+    port: int = 0
+    username: str = ""
+    password: str = ""
+    nkey: str = ""
+    account: str = ""
+    auth_timeout: float = 2.0
+    users: list[User] = each(list)
+    remotes: list[LeafRemote] = each(list)
+    reconnect: int = SECOND
+    dial_timeout: int = SECOND
+    advertise: str = ""
+    no_advertise: bool = False
+    min_version: str = ""
+    isolate: bool = False
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are leaf nodes or hubs."""
+        return bool(self.port or self.remotes)
+
+    @property
+    def has_own_users(self) -> bool:
+        """Whether leaf nodes log in otherwise than clients."""
+        return bool(self.username or self.nkey or self.users)

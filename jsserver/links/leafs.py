@@ -1,0 +1,461 @@
+"""The leaf nodes and hubs of a server as a state machine: what it says, which it keeps, whom it
+dials.
+
+Nothing here knows sockets or clocks, as in mesh.py. The handshake is nats-server's (docs/links.md).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from jsserver.text.goformat import quote
+
+from .leafmodel import (
+    Address,
+    LeafLink,
+    LeafReason,
+    LeafRefused,
+    LeafSettings,
+    LeafTerms,
+    LeafTransport,
+    Remote,
+    Rules,
+)
+from .leafwords import LeafConnect, LeafInfo, leaf_connect_line, leaf_info_line
+from .words import SubjectPermission, read
+
+PROTOCOL = 3
+LOOP_DELAY = 30.0
+CLUSTER_DELAY = 30.0
+VERSION_DELAY = 5.0
+"""Seconds before a hub is dialled again where it would not go better at once."""
+ANSWER_SECONDS = 2.0
+"""How long a hub's answer to CONNECT is waited for."""
+MIN_VERSION = "connection rejected since minimum version required is"
+SAME_CLUSTER = "remote leafnode has same cluster name"
+CLIENT_API = ["$JS.API.>", "$KV.>", "$OBJ.>"]
+"""What is not sent or told over leaf links, as JetStream of both sides would answer."""
+SERVER_API = ["$JSC.>", "$NRG.>", *CLIENT_API]
+"""Likewise of the system account."""
+
+
+def merged(rules: SubjectPermission | None, deny: list[str]) -> SubjectPermission | None:
+    """The same with more that is denied."""
+    if not deny:
+        return rules
+    before = rules or SubjectPermission()
+    return SubjectPermission(
+        allow=before.allow, deny=list(dict.fromkeys([*(before.deny or []), *deny]))
+    )
+
+
+class Leafs:
+    """The leaf nodes and hubs of one server."""
+
+    def __init__(
+        self,
+        settings: LeafSettings,
+        remotes: list[Remote],
+        transport: LeafTransport,
+        nonce: Callable[[], str],
+        rand: random.Random,
+    ) -> None:
+        self.settings = settings
+        self.remotes = remotes
+        self._links: dict[int, LeafLink] = {}
+        self._transport = transport
+        self._nonce = nonce
+        self._random = rand
+        for remote in remotes:
+            if not remote.no_randomize:
+                rand.shuffle(remote.addresses)
+
+    # ---- what happens
+
+    def start(self, now: float) -> None:
+        """Dials the hubs."""
+        for remote in self.remotes:
+            if not remote.disabled:
+                remote.at = now
+        self.tick(now)
+
+    def tick(self, now: float) -> float | None:
+        """Dials who is due, and cuts whoever says nothing: when to be called again."""
+        for remote in self.remotes:
+            if remote.at is not None and remote.at <= now:
+                remote.at = None
+                self._transport.dial(remote, remote.next_address())
+        for link in list(self._links.values()):
+            if link.until is not None and link.until <= now:
+                link.until = None
+                if link.info is None:
+                    self._transport.cut(link.number, LeafReason.READ)
+                else:
+                    error = "Stale Leaf Node Connection - Closing"
+                    self._transport.cut(link.number, LeafReason.STALE, error)
+        times = [r.at for r in self.remotes] + [link.until for link in self._links.values()]
+        return min((at for at in times if at is not None), default=None)
+
+    def dialled(self, number: int, remote: Remote, address: str) -> None:
+        """What was to be dialled is this link. `opened` or `closed` tells what becomes of it."""
+        self._links[number] = LeafLink(
+            number=number, address=address, remote=remote, account=remote.account
+        )
+
+    def unreachable(self, remote: Remote, where: str, why: str, now: float) -> None:
+        """It could not be dialled."""
+        remote.attempts += 1
+        self._transport.log(
+            "error",
+            "Error trying to connect as leafnode to remote server "
+            f"{quote(where)} (attempt {remote.attempts}): {why}",
+        )
+        self._again(remote, now)
+
+    def opened(self, number: int, address: str, now: float) -> None:
+        """Bytes may flow on a link, which was dialled or accepted."""
+        link = self._links.get(number)
+        if link is None:
+            link = self._links[number] = LeafLink(number=number, address=address)
+            link.nonce = self._nonce()
+            self._transport.write(number, leaf_info_line(self._info(link)))
+            self._transport.log("info", "Leafnode connection created", number)
+            return
+        assert link.remote is not None
+        link.until = now + link.remote.first_info
+        account = link.remote.account
+        text = f"Leafnode connection created for account: {account}"
+        self._transport.log("info", text, number)
+
+    def connect(self, number: int, text: bytes, now: float) -> None:
+        """A CONNECT has come."""
+        link = self._links[number]
+        try:
+            if link.remote is not None or link.connect is not None:
+                raise LeafRefused(LeafReason.PROTOCOL)
+            link.connect = read(text, LeafConnect)
+        except ValueError as error:
+            refused = LeafRefused(LeafReason.PROTOCOL, f"invalid CONNECT: {error}")
+            self._refuse(link, refused)
+        except LeafRefused as refused:
+            self._refuse(link, refused)
+        else:
+            self._transport.login(number, text, link.nonce)
+
+    def admitted(self, number: int, account: str, rules: Rules) -> None:
+        """It has proven who it is."""
+        link = self._links.get(number)
+        if link is None or link.connect is None:
+            return
+        link.account, link.rules = account, rules
+        try:
+            self._check_connect(link, link.connect)
+        except LeafRefused as refused:
+            self._refuse(link, refused)
+            return
+        self._let_in(link, link.connect)
+        self._transport.resume(number)
+
+    def info(self, number: int, text: bytes, now: float) -> None:
+        """An INFO has come."""
+        link = self._links[number]
+        try:
+            said = read(text, LeafInfo)
+            if link.remote is None:
+                pass  # of a leaf node that would agree on compression
+            elif link.info is None:
+                self._first_info(link, link.remote, said, now)
+            elif not link.open and said.connect_info:
+                self._answered(link, link.remote, said)
+            self._discover(link, said)
+        except ValueError as error:
+            self._refuse(link, LeafRefused(LeafReason.PROTOCOL, f"invalid INFO: {error}"))
+        except LeafRefused as refused:
+            self._refuse(link, refused)
+        else:
+            self._transport.resume(number)
+
+    def error(self, number: int, raw: bytes) -> None:
+        """The other side has said -ERR, and closes."""
+        link = self._links.get(number)
+        text = raw.decode(errors="replace").strip()
+        self._transport.log("error", f"Leafnode Error {text}", number)
+        if link is None:
+            return
+        if SAME_CLUSTER in text:
+            self._later(link, CLUSTER_DELAY)
+            what = "Leafnode connection dropped with same cluster name error"
+        elif MIN_VERSION in text:
+            self._later(link, VERSION_DELAY)
+            what = "Leafnode connection dropped due to minimum version requirement"
+        elif "Loop detected" in text:
+            self._later(link, LOOP_DELAY)
+            self._transport.log("error", self._loop_text(link), number)
+            return
+        else:
+            return
+        delay = CLUSTER_DELAY if SAME_CLUSTER in text else VERSION_DELAY
+        what += f". Delaying attempt to reconnect for {delay:.0f}s"
+        self._transport.log("error", what, number)
+
+    def looped(self, number: int) -> None:
+        """Interest of this server has come back on a link."""
+        link = self._links.get(number)
+        if link is not None:
+            self._later(link, LOOP_DELAY)
+            self._refuse(link, LeafRefused(LeafReason.PROTOCOL, self._loop_text(link)))
+
+    def closed(self, number: int, now: float) -> None:
+        """A link is gone."""
+        link = self._links.pop(number, None)
+        if link is not None and link.remote is not None:
+            self._again(link.remote, now)
+
+    def name_of(self, number: int) -> str:
+        """The name of the server behind a link; "": it is not known yet."""
+        link = self._links.get(number)
+        return "" if link is None else link.name
+
+    def remote_of(self, number: int) -> Remote | None:
+        """Whom a link has dialled; None: it was accepted."""
+        link = self._links.get(number)
+        return None if link is None else link.remote
+
+    def shown(self) -> list[LeafLink]:
+        """The links that are open; in any thread."""
+        return [link for link in list(self._links.values()) if link.open]
+
+    def announce(self) -> None:
+        """Tells leaf nodes where else they may connect, as that has changed."""
+        for link in self._links.values():
+            if link.open and link.remote is None:
+                self._transport.write(link.number, leaf_info_line(self._info(link)))
+
+    # ---- what is said
+
+    def _info(self, link: LeafLink, answers: bool = False) -> LeafInfo:
+        s = self.settings
+        info = LeafInfo(
+            server_id=s.server_id,
+            server_name=s.server_name,
+            version=s.version,
+            proto=PROTOCOL,
+            go=s.go,
+            host=s.host,
+            port=s.port,
+            headers=s.headers,
+            auth_required=True,
+            max_payload=s.max_payload,
+            jetstream=s.jetstream,
+            ip=f"{s.host}:{s.port}",
+            client_id=link.number,
+            nonce="" if answers else link.nonce,
+            cluster=s.cluster,
+            domain=s.domain,
+            compression="off",
+            api_lvl=s.api_level,
+            info_on_connect=True,
+            leafnode_urls=s.urls,
+        )
+        if answers:
+            info.connect_info, info.remote_account = True, link.account
+            info.acc_is_sys = link.account == s.system
+            info.import_, info.export = link.rules.subscribe, link.rules.publish
+        return info
+
+    def _say_connect(self, link: LeafLink, remote: Remote, said: LeafInfo) -> None:
+        s = self.settings
+        try:
+            who = self._transport.sign(remote, said.nonce)
+        except ValueError as error:
+            self._transport.log("error", str(error), link.number)
+            raise LeafRefused(LeafReason.LOGIN) from None
+        connect = LeafConnect(
+            version=s.version,
+            server_id=s.server_id,
+            domain=s.domain,
+            name=s.server_name,
+            is_hub=remote.hub,
+            cluster=s.cluster or s.server_name,
+            headers=s.headers and said.headers,
+            jetstream=self._transport.has_jetstream(link.account),
+            deny_pub=remote.deny_imports,
+            isolate=remote.request_isolation,
+            compress_mode=link.compression,
+            remote_account=link.account,
+            protocol=PROTOCOL,
+        )
+        for key, value in who.items():
+            setattr(connect, key, value)
+        self._transport.write(link.number, leaf_connect_line(connect))
+
+    # ---- a leaf node comes
+
+    def _check_connect(self, link: LeafLink, said: LeafConnect) -> None:
+        s = self.settings
+        if said.lang:
+            raise LeafRefused(LeafReason.PORT, "attempted to connect to leaf node port")
+        if " " in said.cluster:
+            raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+        if said.cluster and said.cluster == s.cluster:
+            raise LeafRefused(LeafReason.CLUSTER, SAME_CLUSTER)
+        if said.gateway:
+            name = quote(said.gateway)
+            text = f"Rejecting connection from gateway {name} on the leafnode port"
+            raise LeafRefused(LeafReason.GATEWAY, text)
+        if s.min_version is not None and version(said.version) < s.min_version:
+            self._transport.write(link.number, leaf_info_line(self._info(link, answers=True)))
+            text = f"{MIN_VERSION} {quote(s.min_version_text)}"
+            raise LeafRefused(LeafReason.VERSION, text)
+
+    def _let_in(self, link: LeafLink, said: LeafConnect) -> None:
+        s = self.settings
+        link.remote_account, link.spoke = said.remote_account, said.is_hub
+        link.compression = said.compress_mode or "not supported"
+        self._supersede(link)
+        link.isolated = s.isolate or said.isolate
+        deny, outgoing = self._denied(link)
+        rules = link.rules
+        tells = merged(rules.publish, deny)
+        terms = LeafTerms(
+            account=link.account,
+            to_hub=link.spoke,
+            cluster=said.cluster,
+            isolated=link.isolated,
+            headers=s.headers and said.headers,
+            sends=merged(rules.subscribe, [*said.deny_pub, *deny, *outgoing]),
+            tells=tells,
+            accepts=tells if link.spoke else rules.publish,
+        )
+        self._transport.write(link.number, leaf_info_line(self._info(link, answers=True)))
+        link.open = True
+        self._transport.open_link(link.number, terms)
+
+    def _supersede(self, link: LeafLink) -> None:
+        """Of two connections of a server for the same accounts the older one is most likely
+        dead."""
+        who = link.name, link.cluster, link.account, link.remote_account
+        if not link.name or not link.remote_account:
+            return
+        for other in list(self._links.values()):
+            same = (other.name, other.cluster, other.account, other.remote_account) == who
+            if other is not link and other.remote is None and other.open and same:
+                other.open = False
+                text = LeafReason.DUPLICATE.value
+                self._transport.cut(other.number, LeafReason.DUPLICATE, text)
+                text = "Replacing connection from same server"
+                self._transport.log("warn", text, link.number)
+                return
+
+    # ---- a hub answers
+
+    def _first_info(self, link: LeafLink, remote: Remote, said: LeafInfo, now: float) -> None:
+        if said.tls_required:
+            text = "The hub requires TLS, which is not available in this version"
+            self._transport.log("error", text, link.number)
+            raise LeafRefused(LeafReason.TLS)
+        if said.client_id == 0 or said.leafnode_urls is None:
+            raise LeafRefused(LeafReason.PORT)
+        if " " in said.cluster:
+            raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+        link.info = said
+        link.compression = "off" if said.compression else "not supported"
+        self._say_connect(link, remote, said)
+        if said.info_on_connect:
+            link.until = now + ANSWER_SECONDS
+        else:
+            self._answered(link, remote, said)
+
+    def _answered(self, link: LeafLink, remote: Remote, said: LeafInfo) -> None:
+        s = self.settings
+        assert link.info is not None, "a hub answers once it has said who it is"
+        link.until = None
+        link.remote_account, link.spoke = said.remote_account, not remote.hub
+        link.rules = Rules(publish=said.export, subscribe=said.import_)
+        link.isolated = s.isolate or remote.isolate
+        deny, outgoing = self._denied(link)
+        tells = merged(said.import_, [*remote.deny_imports, *deny])
+        terms = LeafTerms(
+            account=link.account,
+            to_hub=link.spoke,
+            cluster=link.info.cluster,
+            isolated=link.isolated,
+            headers=s.headers and link.info.headers,
+            sends=merged(said.export, [*remote.deny_exports, *deny, *outgoing]),
+            tells=tells,
+            accepts=tells if link.spoke else None,
+        )
+        remote.attempts = 0
+        link.open = True
+        self._transport.open_link(link.number, terms)
+
+    def _discover(self, link: LeafLink, said: LeafInfo) -> None:
+        """Other servers of the hub's cluster are as good as those that are named."""
+        remote = link.remote
+        if remote is None or remote.ignore_discovered or not said.leafnode_urls:
+            return
+        known = {address.place for address in remote.addresses}
+        found = []
+        for url in said.leafnode_urls:
+            host, _, port = url.rpartition(":")
+            if not port.isdecimal():
+                continue
+            login = remote.addresses[0]
+            address = Address(host.strip("[]"), int(port), login.user, login.password)
+            if address.place not in known:
+                found.append(address)
+        remote.found = found
+
+    def _denied(self, link: LeafLink) -> tuple[list[str], list[str]]:
+        """JetStream of both sides is told apart by domains: what passes in no direction for that,
+        and what does not go there."""
+        s = self.settings
+        log = self._transport.log
+        if link.account in s.undenied and link.account != s.system:
+            return [], []
+        same = s.domain == link.domain and (s.jetstream or s.domain)
+        if link.account == s.system:
+            name = f"{link.name}/{link.cluster}" if link.cluster else link.name
+            log("info", f"System account connected from {name}", link.number)
+            log("info", "JetStream not extended, domains differ", link.number)
+            return SERVER_API, []
+        if same:
+            return CLIENT_API, []
+        domains = f"local {quote(s.domain)}, remote {quote(link.domain)}"
+        log("info", f"JetStream using domains: {domains}", link.number)
+        return CLIENT_API, [f"$JS.{s.domain}.API.>"] if s.jetstream and s.domain else []
+
+    # ---- the end
+
+    def _later(self, link: LeafLink, delay: float) -> None:
+        if link.remote is not None:
+            link.remote.delay = delay
+
+    def _loop_text(self, link: LeafLink) -> str:
+        account = quote(link.account)
+        what = f"Loop detected for leafnode account={account}"
+        return f"{what}. Delaying attempt to reconnect for {LOOP_DELAY:.0f}s"
+
+    def _refuse(self, link: LeafLink, refused: LeafRefused) -> None:
+        if refused.reason is LeafReason.PORT and not refused.error:
+            text = "attempted to connect to wrong port"
+        else:
+            text = refused.error or refused.reason.value
+        self._transport.log("error", text, link.number)
+        link.until = None
+        self._transport.cut(link.number, refused.reason, refused.error)
+
+    def _again(self, remote: Remote, now: float) -> None:
+        """When a hub is dialled again."""
+        wait = self.settings.reconnect
+        remote.at = now + wait + self._random.random() * wait + remote.delay
+        remote.delay = 0.0
+
+
+def version(text: str) -> tuple[int, int, int]:
+    """A version's three numbers; what is none is older than all."""
+    parts = text.lstrip("v").partition("-")[0].split(".")
+    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        return (0, 0, 0)
+    return int(parts[0]), int(parts[1]), int(parts[2])

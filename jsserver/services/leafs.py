@@ -1,0 +1,375 @@
+"""The leaf nodes of a server and its hubs: what the state machine decides, done with sockets, data
+plane and clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from jsserver import NATS_VERSION
+from jsserver.access.auth import Authenticator, permission_set
+from jsserver.access.clients import CLOSE_CODES, LEAF_OVER_TCP, read_connection
+from jsserver.access.info import GO
+from jsserver.cext import engine
+from jsserver.cext.engine import Item
+from jsserver.config.leafnodes import options_for_leafs, version_of
+from jsserver.config.options import GLOBAL_ACCOUNT, Permissions
+from jsserver.config.options import SubjectPermission as Rule
+from jsserver.links.leafmodel import Address, LeafReason, LeafSettings, LeafTerms, Remote, Rules
+from jsserver.links.leafs import Leafs
+from jsserver.links.words import SubjectPermission
+from jsserver.process.sockets import host_port
+from jsserver.text import nuid
+from jsserver.text.goformat import SECOND, duration, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.access.auth import Admission
+    from jsserver.access.clients import Connect
+    from jsserver.access.refusal import Refused
+    from jsserver.cext.engine import DataPlane, LeafHandle, PermissionSet
+    from jsserver.config.leafs import LeafRemote
+    from jsserver.config.options import Options
+    from jsserver.process.logs import Logger
+
+NONCE_BYTES = 11
+LOOP = "$LDS."
+SHAKE = 30 * SECOND
+"""How long a hub may take in all, whatever its parts may."""
+API_LEVEL = 4
+DOMAIN_SUBJECTS = (
+    *("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"),
+    *("$KV.>", "$OBJ.>"),
+)
+"""What JetStream is asked by, behind `$JS.<domain>.API.`."""
+
+
+def said_rules(rules: Rule | None) -> SubjectPermission | None:
+    """As the other side is told; None: all is allowed."""
+    if rules is None or not (rules.allow or rules.deny):
+        return None
+    return SubjectPermission(allow=rules.allow or [], deny=rules.deny or [])
+
+
+def plane_rules(
+    publish: SubjectPermission | None, subscribe: SubjectPermission | None = None
+) -> PermissionSet | None:
+    """For the data plane."""
+
+    def rule(given: SubjectPermission | None) -> Rule | None:
+        return None if given is None else Rule(allow=given.allow or None, deny=given.deny or None)
+
+    if publish is None and subscribe is None:
+        return None
+    return permission_set(Permissions(publish=rule(publish), subscribe=rule(subscribe)))
+
+
+def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
+    """As the state machine has it."""
+    return Remote(
+        addresses=[Address(u.host, u.port, u.user, u.password) for u in remote.urls],
+        account=remote.account or GLOBAL_ACCOUNT,
+        credentials=remote.credentials,
+        nkey=remote.nkey,
+        hub=remote.hub,
+        deny_imports=remote.deny_imports,
+        deny_exports=remote.deny_exports,
+        isolate=remote.isolate,
+        request_isolation=remote.request_isolation,
+        no_randomize=remote.no_randomize,
+        ignore_discovered=remote.ignore_discovered_servers,
+        disabled=remote.disabled,
+        first_info=remote.first_info_timeout / SECOND,
+        dial_timeout=(remote.dial_timeout or dial_timeout) / SECOND,
+    )
+
+
+class LeafService:
+    """The leaf nodes and hubs of one server, driven; start() and close() frame its life in one
+    event loop."""
+
+    def __init__(
+        self,
+        options: Options,
+        plane: DataPlane,
+        handle: LeafHandle,
+        accounts: Accounts,
+        log: Logger,
+        *,
+        name: str,
+        server_id: str,
+        cluster: str,
+        sources: Callable[[str], list[str]],
+    ) -> None:
+        """`sources` tells which subjects an account maps."""
+        self._options = options
+        self._plane = plane
+        self._handle = handle
+        self._accounts = accounts
+        self._log = log
+        self._sources = sources
+        self._timer: asyncio.TimerHandle | None = None
+        self._dialling: set[asyncio.Task[None]] = set()
+        self._urls: list[str] = []
+        """Where leaf nodes reach this server."""
+        self._where: dict[int, str] = {}
+        """The addresses of connections, by their numbers."""
+        self.ask: Callable[[Item], None] = lambda item: None
+        """Who decides about logins."""
+        self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
+        o = options.leafnodes
+        js = options.jetstream
+        settings = LeafSettings(
+            server_id=server_id,
+            server_name=name,
+            version=NATS_VERSION,
+            go=GO,
+            cluster=cluster,
+            host=o.host,
+            port=o.port,
+            max_payload=options.max_payload,
+            headers=not options.no_header_support,
+            jetstream=js.enabled,
+            domain=js.domain,
+            min_version=version_of(o.min_version),
+            min_version_text=o.min_version,
+            isolate=o.isolate,
+            reconnect=o.reconnect / SECOND,
+            api_level=API_LEVEL,
+            system=options.system,
+            undenied=frozenset(n for n, domain in options.default_domains.items() if not domain),
+        )
+        remotes = [remote_of(remote, o.dial_timeout) for remote in o.remotes]
+        self.leafs = Leafs(settings, remotes, self, self._nonce, random.Random())
+
+    def start(self, port: int, urls: list[str]) -> None:
+        """Dials from now on; `port` is where leaf nodes come to, as `urls` say it to others."""
+        s = self.leafs.settings
+        s.port, self._urls = port, urls
+        if urls:
+            host, _, reached = urls[0].rpartition(":")
+            s.host, s.port = host.strip("[]"), int(reached)
+        s.urls = [*urls, *s.urls]
+        for remote in self.leafs.remotes:
+            if remote.account not in self._accounts:
+                self._accounts.open(remote.account)
+        self.leafs.start(self._now())
+        self._set_timer()
+
+    def elsewhere(self, others: list[str]) -> None:
+        """Leaf nodes are told where else they may connect."""
+        s = self.leafs.settings
+        urls = list(dict.fromkeys([*self._urls, *others]))
+        if urls != s.urls:
+            s.urls = urls
+            self.leafs.announce()
+
+    def close(self) -> None:
+        """Dials no more; connections end with the data plane."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in self._dialling:
+            task.cancel()
+
+    # ---- what the data plane tells
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a connection is one of these."""
+        return number in self._where
+
+    def said(self, item: Item) -> None:
+        """An INBOX_LEAF."""
+        number, now = item.cid, self._now()
+        what, text = item.numbers[2], item.texts[2]
+        if what == engine.SAID_OPENED:
+            where = self._where.setdefault(
+                number, host_port(item.texts[0].decode(), item.numbers[0])
+            )
+            self.leafs.opened(number, where, now)
+        elif what == engine.SAID_INFO:
+            self.leafs.info(number, text, now)
+        elif what == engine.SAID_CONNECT:
+            self._asking = item
+            self.leafs.connect(number, text, now)
+        elif what == engine.SAID_ERROR:
+            self.leafs.error(number, text)
+        elif what == engine.SAID_LOOP:
+            self.leafs.looped(number)
+        self._set_timer()
+
+    def failed(self, item: Item) -> None:
+        """An INBOX_ERROR of one."""
+        _, number, _, (_, _, text, *quoted) = item
+        line = text.decode("utf-8", "replace")
+        if quoted:
+            line += quote(quoted[0]) + quoted[1].decode("utf-8", "replace")
+        self.log("error", line, number)
+
+    def violated(self, item: Item) -> None:
+        """An INBOX_VIOLATION of one."""
+        _, number, _, (_, _, what, subject, *_) = item
+        action = what.decode().partition(" ")[0]
+        text = f"{action} Violation on {quote(subject)} - Check other side configuration"
+        self.log("error", text, number)
+
+    def ended(self, item: Item) -> None:
+        """An INBOX_CLOSED of one."""
+        number = item.cid
+        connection = read_connection(item)
+        reason = connection.reason
+        if reason == "Slow Consumer (Pending Bytes)":
+            most = self._options.max_pending
+            self.log("info", f"Slow Consumer Detected: MaxPending of {most} Exceeded", number)
+        elif reason == "Slow Consumer (Write Deadline)":
+            deadline = duration(self._options.write_deadline)
+            total = f"{connection.chunks} chunks of {connection.pending} total bytes."
+            text = f"Slow Consumer Detected: WriteDeadline of {deadline} exceeded with {total}"
+            self.log("info", text, number)
+        name = self.leafs.name_of(number)
+        whose = f" - Remote: {name}" if name else ""
+        remote = self.leafs.remote_of(number)
+        where = self._where[number]
+        if remote is not None and reason == "Connect Failed":
+            self.leafs.unreachable(remote, where, "connection refused", self._now())
+            self.leafs.closed(number, self._now())
+        else:
+            self.log("info", f"Leafnode connection closed: {reason}{whose}", number)
+            self.leafs.closed(number, self._now())
+        del self._where[number]
+        self._set_timer()
+
+    # ---- logins
+
+    def decide(self, item: Item, options: Connect, outcome: Admission | Refused | None) -> bool:
+        """Lets a leaf node in, or refuses it where there is no admission; whether it came in."""
+        from jsserver.access.auth import Admission
+
+        number = item.cid
+        if not isinstance(outcome, Admission) or outcome.account not in self._accounts:
+            who = f" - User {quote(options.user)}" if options.user else ""
+            self.log("error", f"authentication error{who}", number)
+            self.cut(number, LeafReason.LOGIN, "Authorization Violation")
+            return False
+        account = outcome.account
+        if not outcome.user and self._options.leafnodes.account:
+            account = self._options.leafnodes.account
+        rules = outcome.rules or Permissions()
+        said = Rules(publish=said_rules(rules.publish), subscribe=said_rules(rules.subscribe))
+        self.leafs.admitted(number, account, said)
+        self._set_timer()
+        return True
+
+    def login(self, link: int, text: bytes, nonce: str) -> None:
+        item = self._asking
+        address, options = item.texts[:2]
+        self.ask(item._replace(texts=(address, options, text, nonce.encode(), b"")))
+
+    # ---- what the leaf nodes ask for
+
+    def dial(self, remote: Remote, address: Address) -> None:
+        task = asyncio.get_running_loop().create_task(self._dial(remote, address))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    def write(self, link: int, data: bytes) -> None:
+        self._handle.write(link, data)
+
+    def resume(self, link: int) -> None:
+        self._handle.resume(link)
+
+    def sign(self, remote: Remote, nonce: str) -> dict[str, str]:
+        from jsserver.client.credentials import (
+            Credentials,
+            CredentialsError,
+            read_credentials_file,
+        )
+
+        try:
+            if remote.credentials:
+                who = read_credentials_file(remote.credentials).connect_fields(nonce)
+            else:
+                who = Credentials(nkey_seed=remote.nkey).connect_fields(nonce)
+        except CredentialsError as error:
+            raise ValueError(str(error)) from None
+        address = [*remote.found, *remote.addresses][remote.current]
+        if address.user:
+            who["user"] = address.user
+            who["password"] = address.password or ""
+            if address.password is None:
+                who["auth_token"] = address.user
+        return who
+
+    def open_link(self, link: int, terms: LeafTerms) -> None:
+        account = terms.account
+        prefix = f"$JS.{self._options.jetstream.domain}.API."
+        more = [source.encode() for source in self._sources(account)]
+        if self._options.jetstream.domain and self.has_jetstream(account):
+            more += [(prefix + subject).encode() for subject in DOMAIN_SUBJECTS]
+        self._handle.open(
+            link,
+            self._accounts[account],
+            to_hub=terms.to_hub,
+            cluster=terms.cluster.encode(),
+            loop=(LOOP + nuid.new()).encode(),
+            isolated=terms.isolated,
+            headers=terms.headers,
+            permissions=plane_rules(terms.sends, terms.tells),
+            accepts=plane_rules(terms.accepts),
+            more=more,
+        )
+
+    def cut(self, link: int, reason: LeafReason, error: str = "") -> None:
+        code = CLOSE_CODES[reason.value]
+        self._plane.close_connection(link, code, error.encode() if error else None)
+
+    def has_jetstream(self, account: str) -> bool:
+        js = self._options.jetstream
+        return js.enabled and account != self._options.system
+
+    def log(self, level: str, text: str, link: int = 0) -> None:
+        who = f"{self._where[link]} - lid:{link} - " if link in self._where else ""
+        getattr(self._log, level)(who + text)
+
+    # ---- dialling, and the clock
+
+    async def _dial(self, remote: Remote, address: Address) -> None:
+        loop = asyncio.get_running_loop()
+        where = f"{address.host}:{address.port}"
+        sock: socket.socket | None = None
+        try:
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+            family, kind, protocol, _, target = random.choice(found)
+            sock = socket.socket(family, kind, protocol)
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.connect_ex(target)  # whose failure the data plane tells
+        except OSError as error:
+            if sock is not None:
+                sock.close()
+            self.leafs.unreachable(remote, where, str(error), self._now())
+            self._set_timer()
+            return
+        number = self._handle.dial(sock.detach(), int(remote.dial_timeout * SECOND), SHAKE)
+        self._where[number] = host_port(*target[:2])
+        self.leafs.dialled(number, remote, where)
+
+    def _nonce(self) -> str:
+        return secrets.token_urlsafe(NONCE_BYTES)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self.leafs.tick(self._now())
+        if at is not None:
+            self._timer = asyncio.get_running_loop().call_at(at, self._set_timer)

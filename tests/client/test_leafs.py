@@ -1,0 +1,203 @@
+"""Leaf nodes and hubs, of ours and of nats-server in each mixture: what clients of one send, those
+of the others get."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.errors import NoRespondersError
+
+from tests.client.aio import asynchronous, connected, until
+from tests.client.leafs import MIXED, Tree
+from tests.client.mesh import clients_of, meet
+from tests.servers import Servers
+
+COUNT = 1000
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+
+@pytest.fixture(params=[*MIXED, "opo", "poo", "opp"])
+def tree(request: pytest.FixtureRequest, servers: Servers) -> Tree:
+    found = Tree(servers)
+    found.start(request.param)
+    return found
+
+
+class Heard:
+    """What came to subscriptions, in the order in which it came, by subscription."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, list[Any]] = {}
+
+    async def listen(self, client: Client, key: str, subject: str, queue: str = "") -> None:
+        messages = self.messages[key] = []
+
+        async def take(message: Any) -> None:
+            messages.append(message)
+
+        await client.subscribe(subject, queue, cb=take)
+
+    def counts(self, start: str) -> list[int]:
+        return [len(found) for key, found in self.messages.items() if key.startswith(start)]
+
+
+@asynchronous
+async def test_plain_messages_reach_all_in_order(tree: Tree) -> None:
+    async with clients_of(tree.members) as members:
+        heard = Heard()
+        for number, client in enumerate(members):
+            await heard.listen(client, f"plain{number}", "plain.*")
+        await meet(members)
+        for number, client in enumerate(members):
+            for n in range(COUNT):
+                headers = {"Nth": str(n)} if n % 2 else None
+                await client.publish(f"plain.{number}", b"%d" % n, headers=headers)
+            await client.flush()
+        each = COUNT * len(members)
+        await until(lambda: heard.counts("plain") == [each] * len(members))
+        for messages in heard.messages.values():
+            for number in range(len(members)):
+                of = [m for m in messages if m.subject == f"plain.{number}"]
+                assert [m.data for m in of] == [b"%d" % n for n in range(COUNT)]
+                expected = [{"Nth": str(n)} if n % 2 else None for n in range(COUNT)]
+                assert [m.headers or None for m in of] == expected
+
+
+@asynchronous
+async def test_one_member_of_a_queue_group_gets_each_message(tree: Tree) -> None:
+    """A member at the server where a message is published comes before those of leaf nodes."""
+    async with clients_of(tree.members) as members:
+        heard = Heard()
+        for number, client in enumerate(members):
+            await heard.listen(client, f"all{number}", "work.*")
+            await heard.listen(client, f"group{number}", "work.all", "group")
+        await heard.listen(members[-1], "far", "work.far", "far")
+        await heard.listen(members[-1], "far too", "work.far", "far")
+        await meet(members)
+        for client in members:
+            for n in range(COUNT):
+                await client.publish("work.all", b"%d" % n)
+                await client.publish("work.far", b"%d" % n)
+            await client.flush()
+        total = COUNT * len(members)
+        await until(lambda: heard.counts("all") == [total * 2] * len(members))
+        await meet(members)
+        assert heard.counts("group") == [COUNT] * len(members)
+        assert sum(heard.counts("far")) == total
+        assert min(heard.counts("far")) > total / 5
+
+
+@asynchronous
+async def test_requests_are_answered_from_everywhere(tree: Tree) -> None:
+    async with clients_of(tree.members) as members:
+        for number, client in enumerate(members):
+
+            async def answer(message: Any, number: int = number) -> None:
+                await message.respond(b"%d:%s" % (number, message.data))
+
+            await client.subscribe(f"service.{number}", cb=answer)
+        await meet(members)
+        for client in members:
+            for number in range(len(members)):
+                subject = f"service.{number}"
+                asked = [client.request(subject, b"%d" % n, timeout=10) for n in range(COUNT // 3)]
+                answers = await asyncio.gather(*asked)
+                expected = [b"%d:%d" % (number, n) for n in range(COUNT // 3)]
+                assert [found.data for found in answers] == expected
+            with pytest.raises(NoRespondersError):
+                await client.request("nobody", b"", timeout=10)
+
+
+@asynchronous
+async def test_whoever_stops_listening_gets_nothing_more(tree: Tree) -> None:
+    async with clients_of(tree.members) as members:
+        got: Counter[int] = Counter()
+        subscriptions = []
+        for number, client in enumerate(members):
+
+            async def take(_: Any, number: int = number) -> None:
+                got[number] += 1
+
+            subscriptions.append(await client.subscribe("news", cb=take))
+        await meet(members)
+        await subscriptions[1].unsubscribe()
+        await members[1].flush()
+        await meet(members)
+        await members[0].publish("news", b"")
+        await members[0].flush()
+        expected = {n: 1 for n in range(len(members)) if n != 1}
+        await until(lambda: dict(got) == expected)
+        await meet(members)
+        assert dict(got) == expected
+
+
+@pytest.mark.parametrize("kinds", MIXED)
+@asynchronous
+async def test_a_link_comes_back(servers: Servers, kinds: str) -> None:
+    """With all interest, when the hub or the leaf node was away."""
+    tree = Tree(servers)
+    tree.start(kinds)
+    for away in tree.members:
+        async with connected(tree.members[1 - tree.members.index(away)]) as staying:
+            got: list[bytes] = []
+
+            async def take(message: Any, got: list[bytes] = got) -> None:
+                got.append(message.data)
+
+            await staying.subscribe("news", cb=take)
+            away.restart(kill=True)
+            async with connected(away) as coming:
+
+                async def heard(coming: Client = coming, got: list[bytes] = got) -> bool:
+                    await coming.publish("news", b"!")
+                    await coming.flush()
+                    await asyncio.sleep(0.05)  # until it is said again
+                    return bool(got)
+
+                await until(heard, 30)
+
+
+@pytest.mark.parametrize("kinds", MIXED)
+@asynchronous
+async def test_mappings_and_imports_hold_for_what_comes(servers: Servers, kinds: str) -> None:
+    """As if a client of the account had sent it, on either side."""
+    accounts = """
+        accounts {
+            A { users: [{user: a, password: a}]
+                mappings { "map.from": "map.to" }
+                imports [
+                    {stream: {account: B, subject: "out.*"}, prefix: "in"}
+                    {service: {account: B, subject: "help"}, to: "ask"}
+                ] }
+            B { users: [{user: b, password: b}]
+                exports [{stream: "out.*"}, {service: "help"}] }
+        }
+    """
+    tree = Tree(servers)
+    tree.start(kinds[0], rest=accounts)
+    tree.add_leaf(kinds[1], url=tree.url.replace("//", "//a:a@"))
+    async with (
+        connected(tree.hub, user="a", password="a") as hub,
+        connected(tree.hub, user="b", password="b") as other,
+        connected(tree.members[1]) as leaf,
+    ):
+        heard = Heard()
+        await heard.listen(hub, "mapped", "map.to")
+        await heard.listen(leaf, "imported", "in.out.*")
+
+        async def answer(message: Any) -> None:
+            await message.respond(b"yes")
+
+        await other.subscribe("help", cb=answer)
+        await other.flush()
+        await meet([hub, leaf])
+        await leaf.publish("map.from", b"1")
+        await other.publish("out.x", b"2")
+        await other.flush()
+        assert (await leaf.request("ask", b"?", timeout=10)).data == b"yes"
+        await until(lambda: heard.counts("") == [1, 1])
+        assert heard.messages["imported"][0].subject == "in.out.x"
+        assert heard.messages["mapped"][0].subject == "map.to"
