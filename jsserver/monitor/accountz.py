@@ -1,6 +1,6 @@
 """`/accountz` and `/accstatz`: accounts and what their connections moved."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,6 +19,9 @@ from jsserver.monitor.sources import Server
 from jsserver.monitor.subsz import SublistStats, sublist_stats
 from jsserver.text.goformat import SECOND, rfc3339_nano
 from jsserver.wire.types import Wire, always
+
+if TYPE_CHECKING:
+    from jsserver.links.leafmodel import LeafLink
 
 
 class IssueInfo(Wire):
@@ -119,6 +122,7 @@ def accountz(server: Server, wanted: str, now: int) -> Accountz:
         update_time=rfc3339_nano(server.config_loaded),
         is_system=wanted == server.system_account,
         jetstream_enabled=jetstream is not None and wanted in jetstream.dispatcher.accounts,
+        leafnode_connections=len(leafs_of(server, wanted)),
         client_connections=len(server.plane.connections(handle)),
         subscriptions=stats.num_subscriptions,
         name_tag=server.accounts.tag_of(wanted),
@@ -127,6 +131,11 @@ def accountz(server: Server, wanted: str, now: int) -> Accountz:
     _add_shared(server, wanted, page.account_detail)
     _add_claims(server, wanted, page.account_detail, now)
     return page
+
+
+def leafs_of(server: Server, account: str) -> "list[LeafLink]":
+    """The account's open connections to leaf nodes and hubs."""
+    return [link for link in server.leafs() if link.account == account]
 
 
 def _add_shared(server: Server, account: str, info: AccountInfo) -> None:
@@ -170,6 +179,7 @@ def _moments(revocations: dict[str, int]) -> dict[str, str]:
 def accstatz(server: Server, closed: ClosedConnections, unused: bool, now: int) -> Accstatz:
     """What the connections of each account moved; with `unused` of accounts without any too."""
     stats = {}
+    joined = {server.accounts[link.account].id for link in server.leafs()}
     for name, handle in server.accounts.items():
         ended = closed.totals(handle.id)
         sent = Data(msgs=ended.out_msgs, bytes=ended.out_bytes)
@@ -193,5 +203,18 @@ def accstatz(server: Server, closed: ClosedConnections, unused: bool, now: int) 
         stat.sent.bytes += c.out_bytes
         stat.received.msgs += c.in_msgs
         stat.received.bytes += c.in_bytes
+    for item in server.plane.leafs():
+        c = ConnNumbers(*item.numbers)
+        if (stat := stats.get(c.account)) is not None and c.account in joined:
+            stat.leafnodes += 1
+            stat.total_conns += 1
+            _add_leaf(stat.sent, c.out_msgs, c.out_bytes)
+            _add_leaf(stat.received, c.in_msgs, c.in_bytes)
     shown = [s for s in stats.values() if s.total_conns or unused]
     return Accstatz(server_id=server.id, now=rfc3339_nano(now), account_statz=shown)
+
+
+def _add_leaf(data: Data, msgs: int, size: int) -> None:
+    data.msgs += msgs
+    data.bytes += size
+    data.leafs = Moved(msgs=data.leafs.msgs + msgs, bytes=data.leafs.bytes + size)

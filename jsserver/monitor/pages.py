@@ -10,7 +10,18 @@ from posixpath import normpath
 import msgspec
 
 from jsserver import NATS_VERSION, __version__, commit
-from jsserver.monitor import accountz, connz, healthz, insides, jsz, routez, standalone, subsz, varz
+from jsserver.monitor import (
+    accountz,
+    connz,
+    healthz,
+    insides,
+    jsz,
+    leafz,
+    routez,
+    standalone,
+    subsz,
+    varz,
+)
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import TEXT, Request, Response
 from jsserver.monitor.process import ProcessUsage
@@ -142,8 +153,7 @@ class Pages:
         return _pretty(standalone.gatewayz(self._server, time.time_ns()))
 
     def _leafz(self, query: Query) -> Response:
-        query.flag("subs")
-        return _pretty(standalone.leafz(self._server, time.time_ns()))
+        return _pretty(leafz.leafz(self._server, leafz.Wanted.read(query), time.time_ns()))
 
     def _accountz(self, query: Query) -> Response:
         return _pretty(accountz.accountz(self._server, query.text("acc"), time.time_ns()))

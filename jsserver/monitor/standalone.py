@@ -1,4 +1,4 @@
-"""`/gatewayz`, `/leafz`: what a server without peers shows there."""
+"""`/gatewayz`: what a server without peers shows there."""
 
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import rfc3339_nano
@@ -14,20 +14,6 @@ class Gatewayz(Wire):
     inbound_gateways: dict[str, str] = always({})
 
 
-class Leafz(Wire):
-    """The page `/leafz`."""
-
-    server_id: str
-    now: str
-    leafnodes: int = always(0)
-    leafs: list[str] = always([])
-
-
 def gatewayz(server: Server, now: int) -> Gatewayz:
     """No gateways."""
     return Gatewayz(server_id=server.id, now=rfc3339_nano(now))
-
-
-def leafz(server: Server, now: int) -> Leafz:
-    """No leafnodes."""
-    return Leafz(server_id=server.id, now=rfc3339_nano(now))

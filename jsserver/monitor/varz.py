@@ -8,7 +8,7 @@ import msgspec
 
 from jsserver import NATS_VERSION, __version__, commit
 from jsserver.access.info import GO
-from jsserver.config.options import DEFAULT_TLS_TIMEOUT
+from jsserver.config.options import DEFAULT_TLS_TIMEOUT, GLOBAL_ACCOUNT
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.sources import Server
@@ -32,6 +32,32 @@ class ClusterVarz(Wire):
     urls: list[str] = msgspec.field(default_factory=list)
     tls_timeout: float = 0
     pool_size: int = 0
+
+
+class DenyRules(Wire):
+    """Subjects that do not pass."""
+
+    exports: list[str] = msgspec.field(default_factory=list)
+    imports: list[str] = msgspec.field(default_factory=list)
+
+
+class RemoteVarz(Wire):
+    """A hub, as it is configured; timeouts in seconds."""
+
+    local_account: str = ""
+    tls_timeout: float = 0
+    urls: list[str] = msgspec.field(default_factory=list)
+    deny: DenyRules | None = None
+
+
+class LeafVarz(Wire):
+    """The leaf nodes, as they are configured; timeouts in seconds."""
+
+    host: str = ""
+    port: int = 0
+    auth_timeout: float = 0
+    tls_timeout: float = 0
+    remotes: list[RemoteVarz] = msgspec.field(default_factory=list)
 
 
 class WebsocketVarz(Wire):
@@ -129,7 +155,7 @@ class Varz(Wire, kw_only=True):
     max_pending: int
     cluster: ClusterVarz
     gateway: Nothing = always(Nothing())
-    leaf: Nothing = always(Nothing())
+    leaf: LeafVarz
     mqtt: Nothing = always(Nothing())
     websocket: WebsocketVarz
     jetstream: JetStreamVarz
@@ -214,6 +240,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         max_payload=o.max_payload,
         max_pending=o.max_pending,
         cluster=_cluster(server),
+        leaf=_leafs(server),
         websocket=_websocket(server),
         jetstream=jetstream_varz(server),
         write_deadline=o.write_deadline,
@@ -228,6 +255,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         total_connections=stats["total_connections"],
         routes=len(routes),
         remotes=len({link.info.server_id for link in routes if link.info is not None}),
+        leafnodes=len(server.leafs()),
         in_msgs=stats["in_msgs"],
         in_bytes=stats["in_bytes"],
         in_client_msgs=stats["in_msgs"] - stats["link_in_msgs"],
@@ -237,7 +265,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         out_client_msgs=stats["out_msgs"] - stats["link_out_msgs"],
         out_client_bytes=stats["out_bytes"] - stats["link_out_bytes"],
         slow_consumers=stats["slow_consumers"],
-        stale_connections=stats["stale_clients"] + stats["stale_routes"],
+        stale_connections=sum(stats[f"stale_{kind}"] for kind in ("clients", "routes", "leafs")),
         stalled_clients=stats["stalls"],
         subscriptions=stats["subscriptions"],
         http_req_stats=dict(sorted(requests.items())),
@@ -259,12 +287,16 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
 
 def slow_peers(stats: Mapping[str, int]) -> PeerCounts:
     """How many of each kind of peer were cut as they took too little."""
-    return PeerCounts(clients=stats["slow_clients"], routes=stats["slow_routes"])
+    return PeerCounts(
+        clients=stats["slow_clients"], routes=stats["slow_routes"], leafs=stats["slow_leafs"]
+    )
 
 
 def stale_peers(stats: Mapping[str, int]) -> PeerCounts:
     """How many of each kind of peer were cut as they answered no PING."""
-    return PeerCounts(clients=stats["stale_clients"], routes=stats["stale_routes"])
+    return PeerCounts(
+        clients=stats["stale_clients"], routes=stats["stale_routes"], leafs=stats["stale_leafs"]
+    )
 
 
 def _cluster(server: Server) -> ClusterVarz:
@@ -279,6 +311,28 @@ def _cluster(server: Server) -> ClusterVarz:
         urls=[host_port(url.host, url.port) for url in block.routes],
         tls_timeout=whole(DEFAULT_TLS_TIMEOUT),
         pool_size=block.pool_size or 3,
+    )
+
+
+def _leafs(server: Server) -> LeafVarz:
+    block = server.options.leafnodes
+    if not block.enabled:
+        return LeafVarz()
+    remotes = [
+        RemoteVarz(
+            local_account=remote.account or GLOBAL_ACCOUNT,
+            urls=[f"{url.host}:{url.port}" for url in remote.urls],
+            deny=DenyRules(remote.deny_exports, remote.deny_imports)
+            if remote.deny_exports or remote.deny_imports
+            else None,
+        )
+        for remote in block.remotes
+    ]
+    return LeafVarz(
+        host=block.host if block.port else "",
+        port=server.leaf_port,
+        auth_timeout=whole(block.auth_timeout) if block.port else 0,
+        remotes=remotes,
     )
 
 

@@ -19,7 +19,7 @@ from jsserver.access.refusal import ProxyNotTrusted, ProxyRequired, Refused, Tol
 from jsserver.api.advisories import ClientInfo, Event
 from jsserver.config.options import GLOBAL_ACCOUNT
 from jsserver.monitor import statsz
-from jsserver.monitor.accountz import Data, Moved
+from jsserver.monitor.accountz import Data, Moved, leafs_of
 from jsserver.monitor.process import ProcessUsage
 from jsserver.services.answers import ServerInfo, encoded
 from jsserver.services.operators import Stats
@@ -269,7 +269,8 @@ class Events:
             return None
         handle = server.accounts[account]
         found = handle.traffic()
-        if not found.clients:
+        leafs = len(leafs_of(server, account))
+        if not found.clients + leafs:
             self._told.pop(account, None)
         return AccountConnections(
             type=TYPE + "account_connections",
@@ -279,7 +280,8 @@ class Events:
             acc=account,
             name=server.accounts.tag_of(account),
             conns=found.clients,
-            total_conns=found.clients,
+            leafnodes=leafs,
+            total_conns=found.clients + leafs,
             num_subscriptions=found.subscriptions,
             sent=Data(msgs=found.out_msgs, bytes=found.out_bytes),
             received=Data(msgs=found.in_msgs, bytes=found.in_bytes),

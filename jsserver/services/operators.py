@@ -20,6 +20,7 @@ from jsserver.monitor import (
     healthz,
     insides,
     jsz,
+    leafz,
     routez,
     standalone,
     statsz,
@@ -74,6 +75,13 @@ class Routes(ServerFilter):
 
     subscriptions: bool = False
     subscriptions_detail: bool = False
+
+
+class Leafs(ServerFilter):
+    """The parameters of LEAFZ."""
+
+    account: str = ""
+    subscriptions: bool = False
 
 
 class OfAccount(ServerFilter):
@@ -219,6 +227,11 @@ def _routes(server: Watched, asked: Routes) -> msgspec.Struct:
     return routez.routez(server, wanted, time.time_ns())
 
 
+def _leafs(server: Watched, asked: Leafs) -> msgspec.Struct:
+    wanted = leafz.Wanted(subs=asked.subscriptions, account=asked.account)
+    return leafz.leafz(server, wanted, time.time_ns())
+
+
 def _streams(server: Watched, asked: Streams) -> jsz.Jsz:
     wanted = jsz.Wanted(
         account=asked.account,
@@ -338,9 +351,11 @@ class Operators:
                 return self._page(payload, ServerFilter, self._varz)
             case "ROUTEZ":
                 return self._page(payload, Routes, _routes)
-            case "GATEWAYZ" | "LEAFZ":
-                make = getattr(standalone, page.lower())
+            case "GATEWAYZ":
+                make = standalone.gatewayz
                 return self._page(payload, ServerFilter, lambda s, _: make(s, time.time_ns()))
+            case "LEAFZ":
+                return self._page(payload, Leafs, _leafs)
             case "RAFTZ":
                 return self._page(payload, RaftGroups, lambda *_: varz.Nothing())
             case "IPQUEUESZ":
@@ -384,7 +399,8 @@ class Operators:
                     server, msgspec.structs.replace(streams, account=account)
                 )
             case "LEAFZ":
-                return self._of_server(page, payload)
+                leafs = self._asked(payload, Leafs)
+                return leafs and _leafs(server, msgspec.structs.replace(leafs, account=account))
             case "INFO":
                 asked = self._asked(payload, OfAccount)
                 return asked and self._accounts(server, OfAccount(account=account)).account_detail

@@ -24,8 +24,8 @@ SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 STATS = words(
     "connections total_connections in_msgs in_bytes out_msgs out_bytes link_in_msgs link_in_bytes "
-    "link_out_msgs link_out_bytes slow_consumers slow_clients slow_routes stale_clients "
-    "stale_routes stalls too_deep forgotten subscriptions active_accounts"
+    "link_out_msgs link_out_bytes slow_consumers slow_clients slow_routes slow_leafs stale_clients "
+    "stale_routes stale_leafs stalls too_deep forgotten subscriptions active_accounts"
 )
 
 
@@ -66,6 +66,9 @@ class FakePlane:
         return [self._item(c) for c in self.open if account is None or c.account == account.id]
 
     def routes(self) -> list[Item]:
+        return []
+
+    def leafs(self) -> list[Item]:
         return []
 
     def connection(self, cid: int) -> Item | None:
@@ -183,7 +186,7 @@ class FakeServer:
 
     websocket_port = 0
     cluster = ""
-    route_port = 0
+    route_port = leaf_port = 0
     connect_urls = Urls([], [])
     pinned_account_fails = 0
 
@@ -193,6 +196,9 @@ class FakeServer:
     @property
     def interest(self) -> tuple[None, None]:
         return None, None
+
+    def leafs(self) -> list[Any]:
+        return []
 
     def shared(self, account: str) -> tuple[None, list[Any]]:
         return None, []
