@@ -358,6 +358,7 @@ class Server:
         """The accounts that the server cannot be without: the system's, and those with streams."""
         storage = self.front.storage
         names = [] if storage is None else list(filter(storage.holds_streams, storage.accounts()))
+        names += [remote.account for remote in self.options.leafnodes.remotes]
         try:
             await delegates.start(names)
         except ValueError as error:

@@ -69,6 +69,8 @@ class Logins(Component):
         parts.configured.narrow(coming)
         self._pending = self._judge()
         self._left += parts.configured.follow(options, coming)
+        if inbox.leafs is not None:
+            inbox.leafs.follow(options)
 
     async def follow(self) -> None:
         while self._pending:

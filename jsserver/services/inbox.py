@@ -241,7 +241,12 @@ class Inbox:
         """Lets a connection in, or refuses it where there is no admission; whether it came in."""
         cid = item.cid
         if self.leafs is not None and cid in self.leafs:
-            return self.leafs.decide(item, options, outcome)
+            entered = self.leafs.decide(item, options, outcome)
+            if entered and isinstance(outcome, Admission) and outcome.proof is not None:
+                # Permissions of leaf nodes are made when they come, and do not follow later claims.
+                proof = outcome.proof._replace(has_default_permissions=False)
+                self.admissions[cid] = outcome._replace(proof=proof)
+            return entered
         if isinstance(outcome, Admission) and outcome.account not in self.accounts:
             outcome = None  # a reload has ended it meanwhile
         if outcome is None or isinstance(outcome, Refused):
@@ -301,6 +306,7 @@ class Inbox:
             return
         if self.leafs is not None and item.cid in self.leafs:
             self.leafs.ended(item)
+            self.admissions.pop(item.cid, None)
             return
         connection = read_connection(item)
         self.complete(connection)

@@ -120,6 +120,8 @@ class LeafService:
         """Where leaf nodes reach this server."""
         self._where: dict[int, str] = {}
         """The addresses of connections, by their numbers."""
+        self._users: dict[int, Admission] = {}
+        """Who leaf nodes are, by their connections."""
         self.ask: Callable[[Item], None] = lambda item: None
         """Who decides about logins."""
         self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
@@ -243,9 +245,25 @@ class LeafService:
             self.log("info", f"Leafnode connection closed: {reason}{whose}", number)
             self.leafs.closed(number, self._now())
         del self._where[number]
+        self._users.pop(number, None)
         self._set_timer()
 
     # ---- logins
+
+    def follow(self, options: Options) -> None:
+        """Who comes from now on logs in by these options. Leaf nodes whose users have changed are
+        cut, and may come again."""
+        before = self.authenticator
+        self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
+        for number, admission in self._users.items():
+            name, kind = admission.user, admission.kind
+            if name and admission.proof is None:
+                had, has = (one.known(name, kind) for one in (before, self.authenticator))
+                stays = had is not None and has is not None and had.user == has.user
+            else:
+                stays = admission.proof is not None or self.authenticator.guest == admission
+            if not stays:
+                self._plane.close_connection(number, CLOSE_CODES["Client Closed"])
 
     def decide(self, item: Item, options: Connect, outcome: Admission | Refused | None) -> bool:
         """Lets a leaf node in, or refuses it where there is no admission; whether it came in."""
@@ -262,6 +280,7 @@ class LeafService:
             account = self._options.leafnodes.account
         rules = outcome.rules or Permissions()
         said = Rules(publish=said_rules(rules.publish), subscribe=said_rules(rules.subscribe))
+        self._users[number] = outcome
         self.leafs.admitted(number, account, said)
         self._set_timer()
         return True
@@ -308,6 +327,10 @@ class LeafService:
 
     def open_link(self, link: int, terms: LeafTerms) -> None:
         account = terms.account
+        if account not in self._accounts:
+            self.log("error", f"Unable to lookup account {account} for a leafnode connection", link)
+            self.cut(link, LeafReason.ACCOUNT)
+            return
         prefix = f"$JS.{self._options.jetstream.domain}.API."
         more = [source.encode() for source in self._sources(account)]
         if self._options.jetstream.domain and self.has_jetstream(account):

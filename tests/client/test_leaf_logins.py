@@ -3,6 +3,7 @@ side."""
 
 import base64
 import binascii
+import signal
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,21 @@ async def test_as_a_user_of_several_accounts(servers: Servers, kinds: str) -> No
         await hub.publish("news", b"")
         await meet([hub, leaf])
         assert heard.pending_msgs == 0
+
+
+@asynchronous
+async def test_a_reload_ends_those_who_may_not_stay(servers: Servers, kinds: str) -> None:
+    """The leaf node of a user who is another one now is cut, and not let in again; nats-server lets
+    it stay until it comes anew."""
+    if kinds[0] == "p":
+        pytest.skip("of a hub of ours")
+    users = "accounts {{ A {{ users: [{{user: a, password: {}}}, {{user: b, password: b}}] }} }}"
+    tree = Tree(servers)
+    tree.start(kinds, rest=users.format("a"), url=tree.url.replace("//", "//a:a@"))
+    await joined(tree, user="b", password="b")
+    tree.hub.config = tree.hub.config.replace("password: a}", "password: other}")
+    (tree.hub.folder / "server.conf").write_text(tree.hub.config)
+    assert tree.hub.process is not None
+    tree.hub.process.send_signal(signal.SIGHUP)
+    tree.hub.wait_log("Reloaded server configuration")
+    tree.hub.wait_log("authentication error")
