@@ -212,9 +212,10 @@ UNLIKE = (
     (r"(│ +3 +│ +│ +0 +│ +1 +│) +\d+", r"\1 <subs>"),
     (r"│[^│\n]*│[^│\n]*│[^│\n]*(│[^│\n]*│[^│\n]*│) rid:\d+", r"│\1 <rid>"),
     (r"│ +\d+ +(│ +[\d.]+ [KMGT]?i?B +│ +[\d.]+ [KMGT]?i?B)", r"│ <subs> \1"),
+    (r"(│ +(?:<size>|[\d.]+ [KMGT]?i?B) +│) +\d+(?= +│)", r"\1 <cpu>"),
 )
-"""How many services each server has, which connection is which, and whose row comes first: the
-tool leaves out a name that stands in the row above."""
+"""How many services each server has, which connection is which, how busy a server is, and whose row
+comes first: the tool leaves out a name that stands in the row above."""
 
 
 @pytest.mark.skipif(TOOL is None, reason="there is no nats tool")
