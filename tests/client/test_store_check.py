@@ -53,6 +53,17 @@ def test_what_a_server_left_is_sound(directories: dict[str, Made], way: str) -> 
     assert {p: p.stat().st_mtime_ns for p in directories[way].path.rglob("*")} == before
 
 
+def is_unknown(path: Path, data: bytes, bit: int) -> bool:
+    """Whether a bit is one of a subject's length, which no checksum has: of a block that the peer
+    began, where its index.db is older than the block, nothing knows that length."""
+    at = 0
+    while path.suffix == ".blk" and at < len(data):
+        if bit // 8 - at in LENGTH_OF_SUBJECT:
+            return True
+        at += max(int.from_bytes(data[at : at + 4], "little") & 0x7FFFFFFF, 1)
+    return False
+
+
 @pytest.mark.parametrize("way", offline.WAYS)
 def test_each_changed_bit_is_found_or_harmless(
     directories: dict[str, Made], way: str, tmp_path: Path
@@ -67,7 +78,7 @@ def test_each_changed_bit_is_found_or_harmless(
         for bit in bits:
             flip(path, bit)
             if all(findings.sound for findings in offline.check(store)):
-                missed.append(bit)
+                missed += [bit] if way != "moved-clean" or not is_unknown(path, data, bit) else []
             path.write_bytes(data)
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         if path.name == "o.dat" and way.startswith("peer"):
