@@ -374,6 +374,14 @@ cdef struct FileOps:
 
 cdef FileOps* posix_files() noexcept nogil
 
+# Files that are written beside what they replace, to be renamed. The name is free again: 0 or -errno.
+cdef int file_fresh(FileOps* f, const char* path) noexcept nogil
+# A file without a byte; one of these bytes, not synced. A descriptor or -errno.
+cdef int file_new(FileOps* f, const char* path) noexcept nogil
+cdef int file_begin(FileOps* f, const char* path, Span data) noexcept nogil
+# The same, synced; its name is not. 0 or -errno.
+cdef int file_put(FileOps* f, const char* path, Span data) noexcept nogil
+
 
 # ---- threads, clocks and random bytes --------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What every layer stands on: hashes, timers, tasks, tables, subjects, headers and files."""
 
 cimport cython
-from libc.errno cimport EINTR, EINVAL, EIO, ENOMEM, errno
+from libc.errno cimport EINTR, EINVAL, EIO, ENOENT, ENOMEM, errno
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strlen

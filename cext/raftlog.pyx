@@ -6,12 +6,12 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset, strcmp, strlen
 
-from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, O_TRUNC
+from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
-    Bytes, Cond, Env, FileOps, List, ListNode, Span, Task, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, env_lock,
-    env_unlock, env_wait, hh64, invariant, list_drop, list_linked, list_owner, list_pop, list_push_back, span, task_cancel,
-    task_post,
+    Bytes, Cond, Env, FileOps, List, ListNode, Span, Task, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init,
+    env_lock, env_unlock, env_wait, file_begin, file_put, hh64, invariant, list_drop, list_linked, list_owner, list_pop,
+    list_push_back, span, task_cancel, task_post,
 )
 from jsserver.cext.raft cimport (
     ACT_CUT, ACT_INSTALL, ACT_PEERS, ACT_STORE, ACT_VOTE, ACT_WHOLE, AppendEntry, PeerState, RAFT_BUSY, RAFT_NO_MEMORY, RAFT_OK,

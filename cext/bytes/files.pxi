@@ -1,6 +1,6 @@
 # Files as POSIX gives them: interrupted calls are repeated, short ones continued, errors are -errno.
 
-from posix.fcntl cimport F_SETFL, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_WRONLY, fcntl
+from posix.fcntl cimport F_SETFL, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, fcntl
 from posix.fcntl cimport open as c_open
 from posix.stat cimport S_ISDIR, fstat, mkdir, stat, struct_stat
 from posix.unistd cimport close as c_close
@@ -344,3 +344,39 @@ posix_ops.ctx = NULL
 
 cdef FileOps* posix_files() noexcept nogil:
     return &posix_ops
+
+
+# ---- files that are written whole
+
+cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:
+    # Of a file that an earlier attempt left, a power cut may have made both names of a rename, or could bring back what it had
+    # under the name that the new one gets. 0 or -errno.
+    cdef int rc = f.unlink(f.ctx, path)
+    return rc if rc != -ENOENT else 0
+
+
+cdef int file_new(FileOps* f, const char* path) noexcept nogil:
+    cdef int rc = file_fresh(f, path)
+    return f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600) if rc == 0 else rc
+
+
+cdef int file_begin(FileOps* f, const char* path, Span data) noexcept nogil:
+    cdef int fd = file_new(f, path)
+    cdef int64_t rc
+    if fd < 0:
+        return fd
+    rc = f.pwrite(f.ctx, fd, data.p, data.n, 0)
+    if rc < 0:
+        f.close(f.ctx, fd)
+        return <int>rc
+    return fd
+
+
+cdef int file_put(FileOps* f, const char* path, Span data) noexcept nogil:
+    cdef int fd = file_begin(f, path, data)
+    cdef int rc
+    if fd < 0:
+        return fd
+    rc = f.datasync(f.ctx, fd)
+    f.close(f.ctx, fd)
+    return min(rc, 0)

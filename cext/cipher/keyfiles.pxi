@@ -31,18 +31,6 @@ cdef int block_key(const char* block, Span secret, uint8_t* out) noexcept nogil:
     return key_derived(block, secret, span(more, <uint32_t>strlen(more)), out)
 
 
-cdef int file_put(FileOps* f, const char* path, const void* p, size_t n) noexcept nogil:
-    # A small file of these bytes, on disk but for its name. 0 | -errno
-    cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-    cdef int64_t rc
-    if fd < 0:
-        return fd
-    rc = f.pwrite(f.ctx, fd, p, n, 0)
-    rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
-    f.close(f.ctx, fd)
-    return <int>min(rc, <int64_t>0)
-
-
 cdef int key_make(Encrypted* e, const char* block, const char* suffix, CryptKey* key) noexcept nogil:
     # A new seed for a block, whose file is on disk but for its name: X.key and the suffix. 0 | -errno
     cdef uint8_t wrap[CIPHER_KEY]
@@ -57,7 +45,7 @@ cdef int key_make(Encrypted* e, const char* block, const char* suffix, CryptKey*
     if rc == 0 and cipher_seal(e.kind, wrap, key.nonce, key.key, CIPHER_KEY, sealed + n) < 0:
         rc = -ENOMEM
     key_path(block, suffix, path)
-    return file_put(e.inner, path, sealed, n + CIPHER_KEY + CIPHER_TAG) if rc == 0 else rc
+    return file_put(e.inner, path, span(sealed, n + CIPHER_KEY + CIPHER_TAG)) if rc == 0 else rc
 
 
 cdef int key_kind(size_t n) noexcept nogil:

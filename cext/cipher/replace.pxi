@@ -130,7 +130,7 @@ cdef FileState* copy_begin(Encrypted* e, const char* path, FileForm form, const 
         rc = key_make(e, path, b".tmp", &key)
     else:
         rc = sheet_new(e, path, &key, head)
-    fd[0] = f.open(f.ctx, copy, O_RDWR | O_CREAT | O_TRUNC, 0o600) if rc == 0 else <int>rc
+    fd[0] = file_new(f, copy) if rc == 0 else <int>rc
     if fd[0] < 0:
         return NULL
     rc = f.identity(f.ctx, fd[0], &id)

@@ -20,32 +20,6 @@ cdef int file_take(FileOps* f, const char* path, Bytes* out) noexcept nogil:
     return <int>min(rc, <int64_t>0)
 
 
-cdef int file_begin(FileOps* f, const char* path, Span data) noexcept nogil:
-    # A new file of these bytes, not synced. A descriptor or -errno.
-    cdef int fd
-    cdef int64_t rc
-    f.unlink(f.ctx, path)       # a power cut may have left a file both names of a rename: the other one is in use
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
-    if fd < 0:
-        return fd
-    rc = f.pwrite(f.ctx, fd, data.p, data.n, 0)
-    if rc < 0:
-        f.close(f.ctx, fd)
-        return <int>rc
-    return fd
-
-
-cdef int file_put(FileOps* f, const char* path, Span data) noexcept nogil:
-    # The same, synced; its name is not. 0 or -errno.
-    cdef int fd = file_begin(f, path, data)
-    cdef int rc
-    if fd < 0:
-        return fd
-    rc = f.datasync(f.ctx, fd)
-    f.close(f.ctx, fd)
-    return min(rc, 0)
-
-
 cdef inline Span group_of(RaftLog* log) noexcept nogil:
     return span(<const uint8_t*>log.group, log.n_group)
 

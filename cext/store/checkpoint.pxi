@@ -167,8 +167,7 @@ cdef void checkpoint_write(Store* s) noexcept nogil:
     memset(&o, 0, sizeof(o))
     o.f = f
     o.room = <uint8_t*>malloc(OUT_GATHERED)
-    o.fd = file_fresh(f, temp) if o.room != NULL else -ENOMEM
-    o.fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600) if o.fd == 0 else o.fd
+    o.fd = file_new(f, temp) if o.room != NULL else -ENOMEM
     if o.fd < 0:
         free(o.room)
         return

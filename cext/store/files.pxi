@@ -54,13 +54,6 @@ cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) 
     return <int>min(rc, <int64_t>0)
 
 
-cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:
-    # Before a cache is written there, without a sync: of a file that an earlier attempt left, a power cut could bring back
-    # what it had, under the name that the new one gets. 0 or -errno.
-    cdef int rc = f.unlink(f.ctx, path)
-    return rc if rc != -ENOENT else 0
-
-
 cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept nogil:
     # A whole file in memory of its own, to be given back by pages_free; NULL when it is empty or cannot be read.
     #

@@ -93,6 +93,26 @@ def test_another_key_opens_nothing_and_changes_nothing(directory: Path) -> None:
     assert after.items() <= before.items()
 
 
+def test_a_key_that_a_power_cut_left_two_names_is_not_written_over(
+    directory: Path, kind: str
+) -> None:
+    """A rename may be half on disk: then the name that a new key is written under is the old one's,
+    too."""
+    store = filled(directory, kind)
+    before = served(store)
+    store.close()
+    key = directory / "msgs" / "1.key"
+    os.link(key, key.with_name("1.key.tmp"))
+    in_the_way = directory / "msgs" / "1.blk.new"
+    in_the_way.mkdir()
+    with pytest.raises(OSError):
+        PyStore(directory, cipher=kind, secret=b"another", before=SECRET, commit="manual")
+    in_the_way.rmdir()
+    again = PyStore(directory, cipher=kind, commit="manual")
+    assert served(again) == before
+    again.close()
+
+
 class Seen:
     """What was seen of each key's ciphertext: no place of it may ever hold something else."""
 
