@@ -11,23 +11,21 @@ Everything here waits for the disk.
 
 import io
 import os
-import struct
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from jsserver.cext.bytes import S2Stream, hh64, s2_encode, sha256
+from jsserver.cext.bytes import S2Stream, s2_encode, sha256
 
 from . import message_archive, metafiles
 from .backend import StoreError
-from .message_archive import BLOCK, STATE
+from .message_archive import BLOCK, GONE, STATE, record
 from .metafiles import INF, SUM, MetaFiles
 from .recovery import NotRestorable
 from .running import CONSUMERS, FOLDERS, MESSAGES, Stream, encode_meta
 
 INDEX = "index.db"
-TOMBSTONE, TOMBSTONE_BIT = 30, 1 << 62
 HEADER_LIMIT = 1 << 16
 """Bytes of a name or attributes that stand before an entry."""
 META_LIMIT = 1 << 20
@@ -87,7 +85,7 @@ class Snapshot:
             # message that is gone would be used again.
             number += 1
             key = sha256(f"{name}-{number}".encode())
-            gone = _tombstone(key, state.last_seq, state.last_ts)
+            gone = record(key, GONE | state.last_seq, state.last_ts)
             yield _entry(f"{MESSAGES}/{number}.blk", gone)
         for consumer, meta, position in self._consumers:
             folder = f"{CONSUMERS}/{consumer}/"
@@ -97,12 +95,6 @@ class Snapshot:
 
     def _meta(self, folder: str, asset: str, body: bytes) -> Iterator[bytes]:
         yield _entry(folder + INF, body) + _entry(folder + SUM, self._files.checksum(asset, body))
-
-
-def _tombstone(key: bytes, seq: int, ts: int) -> bytes:
-    """The record that stands for a message that is gone: length, sequence, time, no subject."""
-    record = struct.pack("<IQqH", TOMBSTONE, TOMBSTONE_BIT | seq, ts, 0)
-    return record + hh64(key, record[4:20]).to_bytes(8, "little")
 
 
 def _entry(name: str, content: bytes) -> bytes:

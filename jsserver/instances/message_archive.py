@@ -36,7 +36,7 @@ _PIECE = 1 << 18
 _HEADER = 50
 """The most bytes that the five numbers before an entry's name may have."""
 _FIXED, _TAIL = 22, 8
-_HAS_HEADERS, _GONE = 1 << 31, 1 << 62
+_HAS_HEADERS, GONE = 1 << 31, 1 << 62
 _SECOND = 10**9
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=_LAST)]
@@ -137,6 +137,21 @@ class _Entries:
         raise NotRestorable("an entry's number has more than 64 bits")
 
 
+def record(
+    key: bytes, seq: int, ts: int, subject: bytes = b"", headers: bytes = b"", data: bytes = b""
+) -> bytes:
+    """A message in a block: length, sequence, time, subject, headers, data, checksum. `GONE` in the
+    sequence: the message is gone."""
+    size = _FIXED + len(subject) + len(headers) + len(data) + _TAIL
+    length = b""
+    if headers:
+        size = size + 4 | _HAS_HEADERS
+        length = struct.pack("<I", len(headers))
+    head = struct.pack("<IQqH", size, seq, ts, len(subject))
+    hashed = hh64(key, head[4:20] + subject + headers + data).to_bytes(8, "little")
+    return b"".join((head, subject, length, headers, data, hashed))
+
+
 class _Blocks:
     """Messages as the blocks of a stream."""
 
@@ -151,17 +166,7 @@ class _Blocks:
         self._key = sha256(f"{self._stream}-{self._number}".encode())
 
     def add(self, seq: int, ts: int, subject: bytes, headers: bytes, data: bytes) -> None:
-        """Appends a record: length, sequence, time, subject, headers, data, checksum."""
-        size = _FIXED + len(subject) + len(headers) + len(data) + _TAIL
-        if headers:
-            size += 4
-            size |= _HAS_HEADERS
-        head = struct.pack("<IQqH", size, seq, ts, len(subject))
-        length = struct.pack("<I", len(headers)) if headers else b""
-        hashed = hh64(self._key, head[4:20] + subject + headers + data)
-        self._block += b"".join(
-            (head, subject, length, headers, data, hashed.to_bytes(8, "little"))
-        )
+        self._block += record(self._key, seq, ts, subject, headers, data)
 
     def full(self, more: int) -> bool:
         """Whether a record of so many bytes is for the next block."""
@@ -208,7 +213,7 @@ def files(plain: Plain, stream: str) -> Iterator[tuple[str, bytes]]:
     yield from blocks.taken()
     if last < state.last_seq:
         # In a block of its own: else the sequence of a last message that is gone is used again.
-        blocks.add(_GONE | state.last_seq, _time(state.last_ts), b"", b"", b"")
+        blocks.add(GONE | state.last_seq, _time(state.last_ts), b"", b"", b"")
         yield from blocks.taken()
 
 
