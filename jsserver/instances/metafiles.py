@@ -269,7 +269,7 @@ class MetaFiles:
         sealed = new.seal(body)
         files = {KEY: key_file, INF: sealed, SUM: self.checksum(asset, sealed)}
         for name, content in files.items():
-            _write_whole(directory / f"{name}.tmp", "wb", content)
+            _write_whole(directory / f"{name}.tmp", content)
         if position:
             self._convert_beside(directory, asset, position, was, new)
         sync_directory(directory)
@@ -288,7 +288,7 @@ class MetaFiles:
         except FileNotFoundError:  # a commit may remove it meanwhile
             path.unlink(missing_ok=True)
             return
-        _write_whole(path, "wb", body)
+        _write_whole(path, body)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         sync_directory(path.parent)
 
@@ -352,7 +352,7 @@ def stage(directory: Path) -> Path:
 def replace(path: Path, body: bytes) -> None:
     """A file that may be there, durably: it has the one or the other content."""
     new = path.with_name(f"{path.name}.tmp")
-    _write_whole(new, "wb", body)
+    _write_whole(new, body)
     new.rename(path)
     sync_directory(path.parent)
 
@@ -370,8 +370,8 @@ def sync_files(directory: Path) -> None:
     sync_directory(directory)
 
 
-def _write_whole(path: Path, mode: str, body: bytes) -> None:
-    with open(path, mode, opener=private) as file:
+def _write_whole(path: Path, body: bytes) -> None:
+    with open(path, "wb", opener=private) as file:
         file.write(body)
         file.flush()
         os.fsync(file.fileno())
