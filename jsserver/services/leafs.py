@@ -4,10 +4,7 @@ plane and clock.
 
 from __future__ import annotations
 
-import asyncio
 import random
-import secrets
-import socket
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
@@ -23,8 +20,9 @@ from jsserver.links.leafmodel import Address, LeafReason, LeafSettings, LeafTerm
 from jsserver.links.leafs import Leafs
 from jsserver.links.words import SubjectPermission
 from jsserver.process.sockets import host_port
+from jsserver.services.linked import Pace, begin_to_dial, error_line, new_nonce, slow_line
 from jsserver.text import nuid
-from jsserver.text.goformat import SECOND, duration, quote
+from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
 
-NONCE_BYTES = 11
 LOOP = "$LDS."
 SHAKE = 30 * SECOND
 """How long a hub may take in all, whatever its parts may."""
@@ -114,8 +111,6 @@ class LeafService:
         self._accounts = accounts
         self._log = log
         self._sources = sources
-        self._timer: asyncio.TimerHandle | None = None
-        self._dialling: set[asyncio.Task[None]] = set()
         self._urls: list[str] = []
         """Where leaf nodes reach this server."""
         self._where: dict[int, str] = {}
@@ -148,7 +143,8 @@ class LeafService:
             undenied=frozenset(n for n, domain in options.default_domains.items() if not domain),
         )
         remotes = [remote_of(remote, o.dial_timeout) for remote in o.remotes]
-        self.leafs = Leafs(settings, remotes, self, self._nonce, random.Random())
+        self.leafs = Leafs(settings, remotes, self, new_nonce, random.Random())
+        self._pace = Pace(self.leafs.tick)
 
     def start(self, port: int, urls: list[str]) -> None:
         """Dials from now on; `port` is where leaf nodes come to, as `urls` say it to others."""
@@ -161,8 +157,8 @@ class LeafService:
         for remote in self.leafs.remotes:
             if remote.account not in self._accounts:
                 self._accounts.open(remote.account)
-        self.leafs.start(self._now())
-        self._set_timer()
+        self.leafs.start(self._pace.now())
+        self._pace.go_on()
 
     def elsewhere(self, others: list[str]) -> None:
         """Leaf nodes are told where else they may connect."""
@@ -174,11 +170,7 @@ class LeafService:
 
     def close(self) -> None:
         """Dials no more; connections end with the data plane."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for task in self._dialling:
-            task.cancel()
+        self._pace.close()
 
     # ---- what the data plane tells
 
@@ -188,7 +180,7 @@ class LeafService:
 
     def said(self, item: Item) -> None:
         """An INBOX_LEAF."""
-        number, now = item.cid, self._now()
+        number, now = item.cid, self._pace.now()
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
             where = self._where.setdefault(
@@ -204,15 +196,11 @@ class LeafService:
             self.leafs.error(number, text)
         elif what == engine.SAID_LOOP:
             self.leafs.looped(number)
-        self._set_timer()
+        self._pace.go_on()
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of one."""
-        _, number, _, (_, _, text, *quoted) = item
-        line = text.decode("utf-8", "replace")
-        if quoted:
-            line += quote(quoted[0]) + quoted[1].decode("utf-8", "replace")
-        self.log("error", line, number)
+        self.log("error", error_line(item), item.cid)
 
     def violated(self, item: Item) -> None:
         """An INBOX_VIOLATION of one."""
@@ -226,27 +214,22 @@ class LeafService:
         number = item.cid
         connection = read_connection(item)
         reason = connection.reason
-        if reason == "Slow Consumer (Pending Bytes)":
-            most = self._options.max_pending
-            self.log("info", f"Slow Consumer Detected: MaxPending of {most} Exceeded", number)
-        elif reason == "Slow Consumer (Write Deadline)":
-            deadline = duration(self._options.write_deadline)
-            total = f"{connection.chunks} chunks of {connection.pending} total bytes."
-            text = f"Slow Consumer Detected: WriteDeadline of {deadline} exceeded with {total}"
-            self.log("info", text, number)
+        slow = slow_line(connection, self._options)
+        if slow:
+            self.log("info", slow, number)
         name = self.leafs.name_of(number)
         whose = f" - Remote: {name}" if name else ""
         remote = self.leafs.remote_of(number)
         where = self._where[number]
         if remote is not None and reason == "Connect Failed":
-            self.leafs.unreachable(remote, where, "connection refused", self._now())
-            self.leafs.closed(number, self._now())
+            self.leafs.unreachable(remote, where, "connection refused", self._pace.now())
+            self.leafs.closed(number, self._pace.now())
         else:
             self.log("info", f"Leafnode connection closed: {reason}{whose}", number)
-            self.leafs.closed(number, self._now())
+            self.leafs.closed(number, self._pace.now())
         del self._where[number]
         self._users.pop(number, None)
-        self._set_timer()
+        self._pace.go_on()
 
     # ---- logins
 
@@ -282,7 +265,7 @@ class LeafService:
         said = Rules(publish=said_rules(rules.publish), subscribe=said_rules(rules.subscribe))
         self._users[number] = outcome
         self.leafs.admitted(number, account, said)
-        self._set_timer()
+        self._pace.go_on()
         return True
 
     def login(self, link: int, text: bytes, nonce: str) -> None:
@@ -293,9 +276,7 @@ class LeafService:
     # ---- what the leaf nodes ask for
 
     def dial(self, remote: Remote, address: Address) -> None:
-        task = asyncio.get_running_loop().create_task(self._dial(remote, address))
-        self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
+        self._pace.begin(self._dial(remote, address))
 
     def write(self, link: int, data: bytes) -> None:
         self._handle.write(link, data)
@@ -363,36 +344,13 @@ class LeafService:
     # ---- dialling, and the clock
 
     async def _dial(self, remote: Remote, address: Address) -> None:
-        loop = asyncio.get_running_loop()
         where = f"{address.host}:{address.port}"
-        sock: socket.socket | None = None
         try:
-            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, target = random.choice(found)
-            sock = socket.socket(family, kind, protocol)
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.connect_ex(target)  # whose failure the data plane tells
+            fd, reached = await begin_to_dial(address.host, address.port)
         except OSError as error:
-            if sock is not None:
-                sock.close()
-            self.leafs.unreachable(remote, where, str(error), self._now())
-            self._set_timer()
+            self.leafs.unreachable(remote, where, str(error), self._pace.now())
+            self._pace.go_on()
             return
-        number = self._handle.dial(sock.detach(), int(remote.dial_timeout * SECOND), SHAKE)
-        self._where[number] = host_port(*target[:2])
+        number = self._handle.dial(fd, int(remote.dial_timeout * SECOND), SHAKE)
+        self._where[number] = reached
         self.leafs.dialled(number, remote, where)
-
-    def _nonce(self) -> str:
-        return secrets.token_urlsafe(NONCE_BYTES)
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        at = self.leafs.tick(self._now())
-        if at is not None:
-            self._timer = asyncio.get_running_loop().call_at(at, self._set_timer)

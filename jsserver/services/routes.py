@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import secrets
-import socket
 from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
@@ -19,7 +16,8 @@ from jsserver.links import words
 from jsserver.links.mesh import Mesh
 from jsserver.links.model import Reason, Settings, Target
 from jsserver.process.sockets import host_port
-from jsserver.text.goformat import SECOND, duration, quote
+from jsserver.services.linked import Pace, begin_to_dial, error_line, new_nonce, slow_line
+from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from jsserver.process.logs import Logger
 
 DIAL_TIMEOUT = 2 * SECOND
-NONCE_BYTES = 11
 MQTT = "$MQTT.>"
 """Subjects between members that no list of what is allowed has to name."""
 
@@ -92,8 +89,6 @@ class Routes:
         self._handle = handle
         self._accounts = accounts
         self._log = log
-        self._timer: asyncio.TimerHandle | None = None
-        self._dialling: set[asyncio.Task[None]] = set()
         self._where: dict[int, str] = {}
         """The addresses of connections, by their numbers."""
         o = options.cluster
@@ -124,7 +119,8 @@ class Routes:
             Target(host=url.host, port=url.port, user=url.user, password=url.password)
             for url in o.routes
         ]
-        self.mesh = Mesh(settings, targets, self, self._nonce, random.Random())
+        self.mesh = Mesh(settings, targets, self, new_nonce, random.Random())
+        self._pace = Pace(self.mesh.tick)
 
     def start(self, port: int, urls: Urls, leaf_urls: list[str]) -> None:
         """Dials from now on; `port` is where others come to, `urls` is where clients do, and
@@ -140,16 +136,12 @@ class Routes:
             s.advertise = host_port(s.host, s.port)
         for name in s.accounts:
             self._handle.pin(self._accounts.open(name))
-        self.mesh.start(self._now())
-        self._set_timer()
+        self.mesh.start(self._pace.now())
+        self._pace.go_on()
 
     def close(self) -> None:
         """Dials no more; connections end with the data plane."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for task in self._dialling:
-            task.cancel()
+        self._pace.close()
 
     # ---- what the data plane tells
 
@@ -181,34 +173,24 @@ class Routes:
         elif what == engine.SAID_HAILED:
             self.mesh.hailed(number)
             self._met()
-        self._set_timer()
+        self._pace.go_on()
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a route."""
-        _, number, _, (_, _, text, *quoted) = item
-        line = text.decode("utf-8", "replace")
-        if quoted:
-            line += quote(quoted[0]) + quoted[1].decode("utf-8", "replace")
-        self._log.error(f"{self._named(number)} - {line}")
+        self._log.error(f"{self._named(item.cid)} - {error_line(item)}")
 
     def ended(self, item: Item) -> None:
         """An INBOX_CLOSED of a route."""
         number = item.cid
         connection = read_connection(item)
         who, reason = self._named(number), connection.reason
-        if reason == "Slow Consumer (Pending Bytes)":
-            most = self._options.max_pending
-            self._log.info(f"{who} - Slow Consumer Detected: MaxPending of {most} Exceeded")
-        elif reason == "Slow Consumer (Write Deadline)":
-            deadline = duration(self._options.write_deadline)
-            total = f"{connection.chunks} chunks of {connection.pending} total bytes."
-            self._log.info(
-                f"{who} - Slow Consumer Detected: WriteDeadline of {deadline} exceeded with {total}"
-            )
+        slow = slow_line(connection, self._options)
+        if slow:
+            self._log.info(f"{who} - {slow}")
         self._log.info(f"{who} - Router connection closed: {reason}")
         del self._where[number]
-        self.mesh.closed(number, self._now())
-        self._set_timer()
+        self.mesh.closed(number, self._pace.now())
+        self._pace.go_on()
 
     def _named(self, number: int) -> str:
         """The route as the log names it: where, its number, and the server's name once known."""
@@ -218,9 +200,7 @@ class Routes:
     # ---- what the mesh asks for
 
     def dial(self, target: Target, account: str) -> None:
-        task = asyncio.get_running_loop().create_task(self._dial(target, account))
-        self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
+        self._pace.begin(self._dial(target, account))
 
     def write(self, link: int, data: bytes) -> None:
         self._handle.write(link, data)
@@ -276,35 +256,12 @@ class Routes:
     # ---- dialling, and the clock
 
     async def _dial(self, target: Target, account: str) -> None:
-        loop = asyncio.get_running_loop()
-        sock: socket.socket | None = None
         try:
-            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = random.choice(found)
-            sock = socket.socket(family, kind, protocol)
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.connect_ex(address)  # whose failure the data plane tells
+            fd, reached = await begin_to_dial(target.host, target.port)
         except OSError as error:
-            if sock is not None:
-                sock.close()
-            self.mesh.unreachable(target, account, str(error), self._now())
-            self._set_timer()
+            self.mesh.unreachable(target, account, str(error), self._pace.now())
+            self._pace.go_on()
             return
-        number = self._handle.dial(sock.detach(), DIAL_TIMEOUT)
-        self._where[number] = host_port(*address[:2])
-        self.mesh.dialled(number, target, account, self._where[number])
-
-    def _nonce(self) -> str:
-        return secrets.token_urlsafe(NONCE_BYTES)
-
-    def _now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        at = self.mesh.tick(self._now())
-        if at is not None:
-            self._timer = asyncio.get_running_loop().call_at(at, self._set_timer)
+        number = self._handle.dial(fd, DIAL_TIMEOUT)
+        self._where[number] = reached
+        self.mesh.dialled(number, target, account, reached)

@@ -116,14 +116,15 @@ PARTS = {
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
+    "services.linked": {"access.clients", "config", "process.sockets", "text.goformat"},
     "services.routes": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
-        *("process.logs", "process.sockets", "text.goformat"),
+        *("process.logs", "process.sockets", "services.linked", "text.goformat"),
     },
     "services.leafs": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "access.refusal"),
         *("client.credentials", "config", "links", "process.logs", "process.sockets"),
-        *("text.goformat", "text.nuid"),
+        *("services.linked", "text.goformat", "text.nuid"),
     },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),

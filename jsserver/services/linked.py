@@ -1,0 +1,99 @@
+"""What routes and leaf nodes have in common: how another server is dialled, when a state machine is
+asked again, and what the log says of a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import socket
+from typing import TYPE_CHECKING
+
+from jsserver.process.sockets import host_port
+from jsserver.text.goformat import duration, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from jsserver.access.clients import Connection
+    from jsserver.cext.engine import Item
+    from jsserver.config.options import Options
+
+NONCE_BYTES = 11
+
+
+def new_nonce() -> str:
+    return secrets.token_urlsafe(NONCE_BYTES)
+
+
+async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
+    """A descriptor of a connection that is being made, whose failure the data plane tells, and the
+    address that it goes to; OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, kind, protocol, _, address = random.choice(found)
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.connect_ex(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock.detach(), host_port(*address[:2])
+
+
+class Pace:
+    """The clock of a state machine, and the dialling that it has asked for; in one event loop."""
+
+    def __init__(self, tick: Callable[[float], float | None]) -> None:
+        """`tick` does what is due at a time, and says when to be called again."""
+        self._tick = tick
+        self._timer: asyncio.TimerHandle | None = None
+        self._dialling: set[asyncio.Task[None]] = set()
+
+    @staticmethod
+    def now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def go_on(self) -> None:
+        """Something has happened: what is due may be something else."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        at = self._tick(self.now())
+        if at is not None:
+            self._timer = asyncio.get_running_loop().call_at(at, self.go_on)
+
+    def begin(self, dialling: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(dialling)
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    def close(self) -> None:
+        """Dials no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for task in self._dialling:
+            task.cancel()
+
+
+def error_line(item: Item) -> str:
+    """What an INBOX_ERROR says."""
+    _, _, text, *quoted = item.texts
+    line = text.decode("utf-8", "replace")
+    if quoted:
+        line += quote(quoted[0]) + quoted[1].decode("utf-8", "replace")
+    return line
+
+
+def slow_line(connection: Connection, options: Options) -> str:
+    """Why a connection was too slow; "": it did not end by that."""
+    if connection.reason == "Slow Consumer (Pending Bytes)":
+        return f"Slow Consumer Detected: MaxPending of {options.max_pending} Exceeded"
+    if connection.reason == "Slow Consumer (Write Deadline)":
+        deadline = duration(options.write_deadline)
+        total = f"{connection.chunks} chunks of {connection.pending} total bytes."
+        return f"Slow Consumer Detected: WriteDeadline of {deadline} exceeded with {total}"
+    return ""
