@@ -22,8 +22,8 @@ from .leafmodel import (
     Remote,
     Rules,
 )
-from .leafwords import LeafConnect, LeafInfo, leaf_connect_line, leaf_info_line
-from .words import SubjectPermission, read
+from .leafwords import LeafConnect, LeafInfo
+from .words import SubjectPermission, connect_line, info_line, read
 
 PROTOCOL = 3
 LOOP_DELAY = 30.0
@@ -34,6 +34,15 @@ ANSWER_SECONDS = 2.0
 """How long a hub's answer to CONNECT is waited for."""
 MIN_VERSION = "connection rejected since minimum version required is"
 SAME_CLUSTER = "remote leafnode has same cluster name"
+PUT_OFF = (
+    (SAME_CLUSTER, CLUSTER_DELAY, "Leafnode connection dropped with same cluster name error"),
+    (
+        MIN_VERSION,
+        VERSION_DELAY,
+        "Leafnode connection dropped due to minimum version requirement",
+    ),
+)
+"""What a hub says that refuses a leaf node, how long it is left alone, and what the log says."""
 CLIENT_API = ["$JS.API.>", "$KV.>", "$OBJ.>"]
 """What is not sent or told over leaf links, as JetStream of both sides would answer."""
 SERVER_API = ["$JSC.>", "$NRG.>", *CLIENT_API]
@@ -119,7 +128,7 @@ class Leafs:
         if link is None:
             link = self._links[number] = LeafLink(number=number, address=address)
             link.nonce = self._nonce()
-            self._transport.write(number, leaf_info_line(self._info(link)))
+            self._transport.write(number, info_line(self._info(link)))
             self._transport.log("info", "Leafnode connection created", number)
             return
         assert link.remote is not None
@@ -183,21 +192,15 @@ class Leafs:
         self._transport.log("error", f"Leafnode Error {text}", number)
         if link is None:
             return
-        if SAME_CLUSTER in text:
-            self._later(link, CLUSTER_DELAY)
-            what = "Leafnode connection dropped with same cluster name error"
-        elif MIN_VERSION in text:
-            self._later(link, VERSION_DELAY)
-            what = "Leafnode connection dropped due to minimum version requirement"
-        elif "Loop detected" in text:
+        for said, delay, what in PUT_OFF:
+            if said in text:
+                self._later(link, delay)
+                what += f". Delaying attempt to reconnect for {delay:.0f}s"
+                self._transport.log("error", what, number)
+                return
+        if "Loop detected" in text:
             self._later(link, LOOP_DELAY)
             self._transport.log("error", self._loop_text(link), number)
-            return
-        else:
-            return
-        delay = CLUSTER_DELAY if SAME_CLUSTER in text else VERSION_DELAY
-        what += f". Delaying attempt to reconnect for {delay:.0f}s"
-        self._transport.log("error", what, number)
 
     def looped(self, number: int) -> None:
         """Interest of this server has come back on a link."""
@@ -230,7 +233,7 @@ class Leafs:
         """Tells leaf nodes where else they may connect, as that has changed."""
         for link in self._links.values():
             if link.open and link.remote is None:
-                self._transport.write(link.number, leaf_info_line(self._info(link)))
+                self._transport.write(link.number, info_line(self._info(link)))
 
     # ---- what is said
 
@@ -288,7 +291,7 @@ class Leafs:
         )
         for key, value in who.items():
             setattr(connect, key, value)
-        self._transport.write(link.number, leaf_connect_line(connect))
+        self._transport.write(link.number, connect_line(connect))
 
     # ---- a leaf node comes
 
@@ -305,7 +308,7 @@ class Leafs:
             text = f"Rejecting connection from gateway {name} on the leafnode port"
             raise LeafRefused(LeafReason.GATEWAY, text)
         if s.min_version is not None and version(said.version) < s.min_version:
-            self._transport.write(link.number, leaf_info_line(self._info(link, answers=True)))
+            self._transport.write(link.number, info_line(self._info(link, answers=True)))
             text = f"{MIN_VERSION} {quote(s.min_version_text)}"
             raise LeafRefused(LeafReason.VERSION, text)
 
@@ -328,7 +331,7 @@ class Leafs:
             tells=tells,
             accepts=tells if link.spoke else rules.publish,
         )
-        self._transport.write(link.number, leaf_info_line(self._info(link, answers=True)))
+        self._transport.write(link.number, info_line(self._info(link, answers=True)))
         link.open = True
         self._transport.open_link(link.number, terms)
 

@@ -4,35 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
-from .words import Int32, SubjectPermission, always
+from .words import Introduction, SubjectPermission
 
 
-class LeafInfo(msgspec.Struct, omit_defaults=True, kw_only=True):
+class LeafInfo(Introduction, omit_defaults=True, kw_only=True):
     """What a hub says of itself, before and after a leaf node's CONNECT."""
 
-    server_id: str = always("")
-    server_name: str = always("")
-    version: str = always("")
-    proto: int = always(0)
-    git_commit: str = ""
-    go: str = always("")
-    host: str = always("")
-    port: int = always(0)
-    headers: bool = always(False)
-    auth_required: bool = False
-    tls_required: bool = False
-    tls_verify: bool = False
-    tls_available: bool = False
-    max_payload: Int32 = always(0)
-    jetstream: bool = False
-    ip: str = ""
     client_id: int = 0
     nonce: str = ""
     cluster: str = ""
     cluster_dynamic: bool = False
     domain: str = ""
-    connect_urls: list[str] = []
-    ws_connect_urls: list[str] = []
+    connect_urls: list[str] = msgspec.field(default_factory=list)
+    ws_connect_urls: list[str] = msgspec.field(default_factory=list)
     ldm: bool = False
     compression: str = ""
     connect_info: bool = False
@@ -80,13 +64,3 @@ class LeafConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
     protocol: int = 0
     lang: str = ""
     """Of clients alone, which have taken the wrong port."""
-
-
-def leaf_info_line(info: LeafInfo) -> bytes:
-    """An INFO."""
-    return b"INFO " + msgspec.json.encode(info) + b" \r\n"
-
-
-def leaf_connect_line(connect: LeafConnect) -> bytes:
-    """A CONNECT."""
-    return b"CONNECT " + msgspec.json.encode(connect) + b"\r\n"

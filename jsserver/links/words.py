@@ -27,8 +27,8 @@ class SubjectPermission(msgspec.Struct, omit_defaults=True):
     deny: list[str] = []
 
 
-class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a server says of itself, or of another one (`ip` is then where that one is dialled)."""
+class Introduction(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What every INFO between servers begins with."""
 
     server_id: str = always("")
     server_name: str = always("")
@@ -46,12 +46,17 @@ class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
     max_payload: Int32 = always(0)
     jetstream: bool = False
     ip: str = ""
+
+
+class Info(Introduction, omit_defaults=True, kw_only=True):
+    """What a server says of itself, or of another one (`ip` is then where that one is dialled)."""
+
     nonce: str = ""
     cluster: str = ""
     cluster_dynamic: bool = False
     domain: str = ""
-    connect_urls: list[str] = []
-    ws_connect_urls: list[str] = []
+    connect_urls: list[str] = msgspec.field(default_factory=list)
+    ws_connect_urls: list[str] = msgspec.field(default_factory=list)
     ldm: bool = False
     compression: str = ""
     import_: SubjectPermission | None = msgspec.field(default=None, name="import")
@@ -68,7 +73,7 @@ class Info(msgspec.Struct, omit_defaults=True, kw_only=True):
     route_acc_add_reqid: str = ""
     gossip_mode: Byte = 0
     gateway_url: str = ""
-    leafnode_urls: list[str] = []
+    leafnode_urls: list[str] = msgspec.field(default_factory=list)
 
 
 class RouteConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -93,7 +98,7 @@ class RouteConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Of clients alone, which have taken the wrong port."""
 
 
-def info_line(info: Info) -> bytes:
+def info_line(info: Introduction) -> bytes:
     """A server's own INFO."""
     return b"INFO " + msgspec.json.encode(info) + b" \r\n"
 
@@ -103,8 +108,8 @@ def gossip_line(info: Info) -> bytes:
     return b"INFO " + msgspec.json.encode(info) + b"\r\n"
 
 
-def connect_line(connect: RouteConnect) -> bytes:
-    """A CONNECT."""
+def connect_line(connect: msgspec.Struct) -> bytes:
+    """A RouteConnect, or a leaf node's."""
     return b"CONNECT " + msgspec.json.encode(connect) + b"\r\n"
 
 
