@@ -19,6 +19,7 @@ from jsserver.config.values import (
     as_text,
     flag,
     integer,
+    no_compression,
     not_available,
     read_block,
     text,
@@ -143,17 +144,6 @@ def _read_accounts(block: Cluster, value: Value, problems: Problems) -> None:
     block.accounts = [as_text(item) for item in items]
 
 
-def _read_compression(block: Cluster, value: Value, problems: Problems) -> None:
-    """Two servers that accept compression do without it, and so does one that does not have it."""
-    mode = value.data
-    if isinstance(mode, dict):
-        mode = mode["mode"].data if "mode" in mode else "accept"
-    if mode is False:
-        return
-    if not isinstance(mode, str) or mode.lower() not in ("off", "accept", "disabled", "false"):
-        raise OptionError(value, not_available("cluster (compression)"))
-
-
 def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> None:
     block.ping_interval = as_duration(value, "ping_interval", problems)
     if block.ping_interval > PING_INTERVAL_MAX:
@@ -182,7 +172,7 @@ _BLOCK: dict[str, Reader] = {
     "permissions": _read_permissions,
     "pool_size": integer("pool_size"),
     "accounts": _read_accounts,
-    "compression": _read_compression,
+    "compression": no_compression("cluster (compression)", "accept"),
     "ping_interval": _read_ping_interval,
     "ping_max": unavailable("cluster (ping_max)"),
     "write_deadline": unavailable("cluster (write_deadline)"),

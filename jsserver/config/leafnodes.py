@@ -22,6 +22,7 @@ from jsserver.config.values import (
     as_text,
     flag,
     integer,
+    no_compression,
     not_available,
     read_block,
     shown,
@@ -123,15 +124,6 @@ def _duration(attribute: str) -> Reader:
     return read
 
 
-def _read_compression(target: Leafnodes | LeafRemote, value: Value, problems: Problems) -> None:
-    """Two servers that accept compression do without it, and so does one that does not have it."""
-    mode = value.data
-    if isinstance(mode, dict):
-        mode = mode["mode"].data if "mode" in mode else "s2_auto"
-    if mode is not False and str(mode).lower() not in ("off", "accept", "disabled", "false"):
-        raise OptionError(value, not_available("leafnodes (compression)"))
-
-
 def _read_migrate(remote: LeafRemote, value: Value, problems: Problems) -> None:
     if not isinstance(value.data, bool) or as_bool(value):
         raise OptionError(value, not_available("leafnodes (jetstream_cluster_migrate)"))
@@ -160,7 +152,7 @@ _REMOTE: dict[str, Reader] = {
     "disabled": flag("disabled"),
     "first_info_timeout": _duration("first_info_timeout"),
     "dial_timeout": _duration("dial_timeout"),
-    "compression": _read_compression,
+    "compression": no_compression("leafnodes (compression)", "s2_auto"),
     "tls": unavailable("leafnodes (tls)"),
     "proxy": unavailable("leafnodes (proxy)"),
 }
@@ -282,7 +274,7 @@ _BLOCK: dict[str, Reader] = {
     "remotes": _read_remotes,
     "dial_timeout": _duration("dial_timeout"),
     "no_advertise": flag("no_advertise"),
-    "compression": _read_compression,
+    "compression": no_compression("leafnodes (compression)", "s2_auto"),
     "tls": unavailable("leafnodes (tls)"),
     "write_deadline": unavailable("leafnodes (write_deadline)"),
     "write_timeout": unavailable("leafnodes (write_timeout)"),

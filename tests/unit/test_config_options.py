@@ -241,7 +241,6 @@ def test_users_and_permissions(files: Files) -> None:
     assert users[3].connection_types == ["STANDARD"]
 
 
-
 def mismatch(found: str, wanted: str) -> str:
     kinds = {"int64": "a whole number", "string": "a text", "bool": "true or false"}
     words = f"interface conversion: interface {{}} is {found}, not {wanted}"
@@ -471,7 +470,8 @@ def test_what_is_refused_as_not_built_is_documented() -> None:
     words = " ".join(section.replace("`", "").lower().split())
     refused = set()
     for path in (ROOT / "jsserver" / "config").glob("*.py"):
-        calls = r"(?:unavailable|only_off|not_available|unavailable_block)\(\s*f?\"([^\"]+)\""
+        readers = "unavailable|only_off|not_available|unavailable_block|no_compression"
+        calls = rf"(?:{readers})\(\s*f?\"([^\"]+)\""
         refused |= set(re.findall(calls, path.read_text()))
     assert len(refused) > 12
     for feature in refused:
