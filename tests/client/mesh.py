@@ -120,3 +120,21 @@ def page(server: Server, path: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{server.monitor_url}/{path}", timeout=10) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
+
+
+class Heard:
+    """What came to subscriptions, in the order in which it came, by subscription."""
+
+    def __init__(self) -> None:
+        self.messages: dict[str, list[Any]] = {}
+
+    async def listen(self, client: Client, key: str, subject: str, queue: str = "") -> None:
+        messages = self.messages[key] = []
+
+        async def take(message: Any) -> None:
+            messages.append(message)
+
+        await client.subscribe(subject, queue, cb=take)
+
+    def counts(self, start: str) -> list[int]:
+        return [len(found) for key, found in self.messages.items() if key.startswith(start)]

@@ -7,8 +7,7 @@ import pytest
 
 from tests.client.aio import asynchronous, until
 from tests.client.leafs import server
-from tests.client.mesh import Cluster, clients_of, meet
-from tests.client.test_leafs import Heard
+from tests.client.mesh import Cluster, Heard, clients_of, meet
 from tests.servers import Server, Servers, free_port
 
 COUNT = 200

@@ -11,7 +11,7 @@ from nats.errors import NoRespondersError
 
 from tests.client.aio import asynchronous, connected, until
 from tests.client.leafs import MIXED, Tree
-from tests.client.mesh import clients_of, meet
+from tests.client.mesh import Heard, clients_of, meet
 from tests.servers import Servers
 
 COUNT = 1000
@@ -24,24 +24,6 @@ def tree(request: pytest.FixtureRequest, servers: Servers) -> Tree:
     found = Tree(servers)
     found.start(request.param)
     return found
-
-
-class Heard:
-    """What came to subscriptions, in the order in which it came, by subscription."""
-
-    def __init__(self) -> None:
-        self.messages: dict[str, list[Any]] = {}
-
-    async def listen(self, client: Client, key: str, subject: str, queue: str = "") -> None:
-        messages = self.messages[key] = []
-
-        async def take(message: Any) -> None:
-            messages.append(message)
-
-        await client.subscribe(subject, queue, cb=take)
-
-    def counts(self, start: str) -> list[int]:
-        return [len(found) for key, found in self.messages.items() if key.startswith(start)]
 
 
 @asynchronous

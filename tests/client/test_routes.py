@@ -6,13 +6,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import NoStreamResponseError
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import MIXED, Cluster, clients, meet
+from tests.client.mesh import MIXED, Cluster, Heard, clients, meet
 from tests.servers import Servers, free_port
 
 COUNT = 1000
@@ -25,24 +24,6 @@ def cluster(request: pytest.FixtureRequest, servers: Servers) -> Cluster:
     found = Cluster(servers)
     found.start(request.param)
     return found
-
-
-class Heard:
-    """What came to subscriptions, in the order in which it came, by subscription."""
-
-    def __init__(self) -> None:
-        self.messages: dict[str, list[Any]] = {}
-
-    async def listen(self, client: Client, key: str, subject: str, queue: str = "") -> None:
-        messages = self.messages[key] = []
-
-        async def take(message: Any) -> None:
-            messages.append(message)
-
-        await client.subscribe(subject, queue, cb=take)
-
-    def counts(self, start: str) -> list[int]:
-        return [len(found) for key, found in self.messages.items() if key.startswith(start)]
 
 
 @asynchronous
