@@ -116,7 +116,7 @@ class Tool:
             command += [] if words[1] == "serve" else ["--csv", str(table)]
         else:
             command = [sys.executable, "-m", "jsserver.bench", *words, "-s", url, "--json"]
-        # Its own home: the tool's settings of whoever runs this must not matter.
+        # Its own home: settings of the tool in the user's home must not matter.
         env = {**os.environ, "HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder)}
         process = subprocess.Popen(
             command,

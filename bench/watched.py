@@ -1,7 +1,7 @@
 """This server, which tells for how long its engine lock was held at most.
 
-Whoever connects to the socket `$WATCHED` hears of the time since the last one did: nanoseconds, as
-text.
+A connection to the socket `$WATCHED` is told of the time since the connection before: nanoseconds,
+as text.
 """
 
 import contextlib

@@ -283,7 +283,7 @@ class Front:
         return SYSTEM
 
     def limit(self) -> None:
-        """Holds clients to what the options say, and whoever comes from now on to a login."""
+        """Holds clients to what the options say, and those that come from now on to a login."""
         o = self.options
         js = o.jetstream
         config = PlaneConfig(
@@ -381,7 +381,7 @@ class Front:
         for thread in self._threads:
             thread.join(10)
         if not any(thread.is_alive() for thread in self._threads):
-            self.plane.close()  # else whoever hangs in a system call would come back to nothing
+            self.plane.close()  # else a thread in a system call would come back to nothing
         if self.storage is not None:
             self.storage.directory.close()
         self._remove_ports()

@@ -1,6 +1,6 @@
 """The server under test, which tells how long it kept its clients waiting at most.
 
-Whoever connects to the socket `$WATCHED` hears, since somebody last did, of the longest step of the
+A connection to the socket `$WATCHED` is told, since the one before, of the longest step of the
 event loop (seconds of the processor), the longest hold of the engine lock, and the longest wait for
 Python's lock (seconds), as JSON.
 """

@@ -291,11 +291,11 @@ class Authenticator:
 
     @property
     def single_needs_proxy(self) -> bool:
-        """Whether whoever has the token comes by a trusted proxy."""
+        """Whether a client with the token has to come by a trusted proxy."""
         return self._single.proxy_required
 
     def bearer(self) -> Admission:
-        """Whoever has the token."""
+        """The admission of a client that shows the token."""
         return self._admission(HIDDEN, GLOBAL_ACCOUNT, None)
 
     def certified(self, name: str) -> bool:

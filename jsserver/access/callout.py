@@ -158,7 +158,7 @@ def answered(caller: Caller, asked: Asked, payload: bytes) -> User:
     if response.nats.error:
         raise Refused(f"Auth callout service returned an error: {response.nats.error}")
     if asked.signers is not None and not sealed:
-        # Whoever holds the xkey is the callout; else its account's keys have to say so.
+        # Only the callout can have sealed an answer; any other one its account's keys have signed.
         for_account = response.nats.issuer_account or asked.account
         if response.iss not in asked.signers or for_account != asked.account:
             raise Refused("Auth callout signing key is unknown")

@@ -174,7 +174,7 @@ class ClientLog:
         self._failed(f"{who} - authentication error{_claimed(options)}")
 
     def why(self, item: Item, text: str) -> None:
-        """Why that is, for whoever looks closely."""
+        """Logs the reason of a line before, at the level for debugging."""
         who, _, _ = self._split(item)
         self._log.debug(f"{who} - {text}")
 

@@ -11,7 +11,7 @@ CLOSE_CODES = {text: code for code, text in CLOSE_REASONS.items()}
 THROTTLED = "Connection Throttled"
 """The reason where too many TLS handshakes come, which nats-server has no text of its own for."""
 HIDDEN = "[REDACTED]"
-"""The name of whoever has a token."""
+"""The name that is shown for a client with a token."""
 TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"
 """What monitoring calls types of connections."""
 CLIENT_OVER_TCP, LEAF_OVER_TCP = "STANDARD", "LEAFNODE"

@@ -1,7 +1,7 @@
 """Small documents over HTTP, fetched by an event loop (RFC 9112).
 
-No proxy is asked, and redirects are followed only where the caller says so: whoever is asked is
-who was named.
+No proxy is asked, and redirects are followed only where the caller says so: only the server that
+was named is asked.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def ssl_module() -> ModuleType:
 
 
 async def _all_of(reader: asyncio.StreamReader, most: int) -> bytes:
-    """All that comes; whoever says how much that is need not end the connection."""
+    """All that comes; a server that tells the length need not end the connection."""
     received = b""
     while chunk := await reader.read(64 << 10):
         received += chunk

@@ -154,7 +154,7 @@ class Directory:
         self.rescan()
 
     def rescan(self) -> None:
-        """Looks at what there is now, whoever has put it there."""
+        """Reads the directory again: another process may have changed it."""
         with self._lock:
             self._kept.clear()
             self._digest = 0

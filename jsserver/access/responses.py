@@ -131,7 +131,7 @@ class Cache:
         return dict(self._kept)
 
     def save(self, kept: dict[str, _Kept]) -> None:
-        """Writes the file, in any thread; whoever reads it finds a whole one."""
+        """Writes the file, in any thread; a reader finds a whole file at any time."""
         try:
             folder = self._settings.local_store
             os.makedirs(folder, 0o750, exist_ok=True)

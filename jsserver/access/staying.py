@@ -1,5 +1,5 @@
-"""Who stays when the configuration changes: whoever the new one lets in as the same, with what was
-shown at the login. Nothing is asked of clients again.
+"""Which clients stay when the configuration changes: those that the new one lets in as the same
+user, with what they showed at their login. Nothing is asked of clients again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests of our own about consumers, `$JS.API.JSSERVER.CONSUMER.*`, which nats-server has not.
 
-They show and change nothing that an account's other requests could not: whoever may delete a
-consumer may also release what it waits for.
+They show and change nothing that an account's other requests could not: a client that may delete a
+consumer may also release the messages that the consumer waits for.
 """
 
 from jsserver.instances.backend import ConsumerWait
@@ -44,7 +44,7 @@ _TEXTS = {
     "overflow": "less is pending than the requests that wait ask for",
     "backoff": "all is delivered, and {count} messages that are not acked are not due yet",
     "no_message": "all that is stored and matches is delivered",
-    "room": "whoever asks has not yet taken what was sent before",
+    "room": "the client that pulls has not yet taken what was sent before",
 }
 REASONS = tuple(_TEXTS)
 """By the data plane's numbers (WAITS_*)."""
@@ -150,7 +150,7 @@ def _released(request: ConsumerReleaseRequest, consumer: Consumer, deliver: str)
 
 
 async def release(call: Call) -> ConsumerReleased:
-    """Messages that are not acked are delivered again now, to whoever asks or listens."""
+    """Messages that are not acked are delivered again now, to clients that pull or listen."""
     request = await call.request(ConsumerReleaseRequest)
     stream, consumer = await _named(call)
     seqs = await call.shared.run(_released, request, consumer, "")

@@ -317,7 +317,7 @@ def _reset(stream: Stream, consumer: Consumer, seq: int) -> int:
 
 
 async def unpin(call: Call) -> Response:
-    """CONSUMER.UNPIN: whoever is pinned in a group is so no longer."""
+    """CONSUMER.UNPIN: the client that is pinned in a group is so no longer."""
     group = (await call.loosely(ConsumerUnpinRequest)).group
     if not group:
         raise errcodes.INVALID_JSON(err="consumer group not specified")

@@ -34,7 +34,7 @@ class Responder:
 
     def receive(self, request: Request, subject: str) -> bool:
         """Takes a message at once, whose `subject` is given as text, too; whether it did. What is
-        taken is reported as finished by whoever takes it."""
+        taken is reported as finished by the responder."""
         return False
 
     def route(self, subject: str) -> tuple[Endpoint, list[str]] | None:

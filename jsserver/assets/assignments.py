@@ -1,7 +1,7 @@
 """The streams and consumers that an account shall have, what they claim, and how they may change.
 
 The same changes (changes.py) give the same assignments wherever they are replayed. `propose`
-decides a change by the rules (rules.py) or refuses it. Whoever runs streams then carries the
+decides a change by the rules (rules.py) or refuses it. The caller, who runs streams, carries the
 decision out, and `settle` says that this is done, or `undo` that it could not be. In between what
 was and what shall be are both claimed: no other stream can take what an undo brings back.
 """

@@ -1,6 +1,6 @@
 """Questions about many patterns at once, each answered within a bound.
 
-Whoever asks more than that is told so: some sets of wildcards can only be compared each with each.
+A question beyond the bound is refused: some sets of wildcards can only be compared each with each.
 
 A token such as `*foo` is literal where messages are matched. Where patterns of a configuration are
 compared it counts as `*`, as nats-server has it: the filters `["*foo", "bar"]` overlap.

@@ -188,7 +188,7 @@ class Connection:
         return data
 
     def give_back(self, data: bytes) -> None:
-        """Bytes that whoever parsed them has no use for: what comes next is read from there."""
+        """Bytes that a parser has taken and left over: they are read again first."""
         self._buffer[:0] = data
 
     def fill(self) -> None:

@@ -47,8 +47,8 @@ class LeafRemote(Block):
 
 class Leafnodes(Block):
     """The `leafnodes` block. Port 0: no leaf node is let in. `account` is that of those who log in
-    as `username`, by `nkey`, or not at all. Without any of these and without `users` whoever may be
-    a client may be a leaf node."""
+    as `username`, by `nkey`, or not at all. Without any of these and without `users`, each user
+    that may be a client may be a leaf node."""
 
     host: str = "0.0.0.0"
     port: int = 0

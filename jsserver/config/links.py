@@ -1,8 +1,8 @@
 """What accounts may import of each other, and what becomes of the subjects.
 
-`Sharing` is plain data: whoever knows accounts, from a configuration or from elsewhere, tells it
-what they export, then what they import; it refuses, with nats-server's words, what may not be.
-Where an export wants a token, whoever checks tokens says so in the import (`activated`).
+`Sharing` is plain data: a reader of accounts, from a configuration or from tokens, tells it what
+they export, then what they import; it refuses, with nats-server's words, what may not be. Where an
+export wants a token, the reader says in the import that the token is good (`activated`).
 """
 
 from __future__ import annotations

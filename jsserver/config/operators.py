@@ -209,7 +209,7 @@ _OUTGOING: dict[str, Reader] = {
     "cert_file": _of_text("cert_file"),
     "key_file": _of_text("key_file"),
     "insecure": _of_flag("insecure"),
-    # These are of whoever is connected to.
+    # These are options of the side that is connected to.
     **dict.fromkeys(("verify", "timeout"), lambda *_: None),
     **{
         name: unavailable(f"the option {name} of resolver_tls")
@@ -327,8 +327,8 @@ def validate_operators(options: Options) -> None:
 
 
 def _validate_sentinel(token: str) -> None:
-    """Whoever brings no token has this one: it has to do without a signature, unless its role says
-    that, which is known once its account is."""
+    """A client without a token is taken to have this one. So the token has to do without a
+    signature of the client: it says so itself, or its role does, which is looked up later."""
     if not token:
         return
     from jsserver.jwt.claims import User

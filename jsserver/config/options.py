@@ -79,9 +79,9 @@ class User(Block):
 
 
 class AuthCallout(Block):
-    """Whom the server lets decide who may connect: whoever logs in as one of `auth_users` of
-    `account`, and answers with tokens of `issuer`. With an `xkey` questions are sealed for its
-    holder. Users of `accounts` are asked about, of all accounts where it is empty."""
+    """The service that decides which clients may connect: clients that log in as one of
+    `auth_users` of `account`, and answer with tokens of `issuer`. With an `xkey` questions are
+    sealed for its holder. It is asked about users of `accounts`; of all where that is empty."""
 
     issuer: str = ""
     account: str = GLOBAL_ACCOUNT
@@ -111,8 +111,8 @@ class Authorization(Block):
 class OcspPeer(Block):
     """Whether OCSP responders are asked about clients' certificates, and what follows. Times are in
     seconds: `ca_timeout` for a responder, `cache_ttl_when_next_update_unset` that an answer holds
-    which has no end. Who is not good is let in with `warn_only`; with the others, whoever nobody
-    knows, or nobody can be asked about."""
+    which has no end. With `warn_only` a client with a revoked certificate is let in; the other two
+    let in clients whose certificate no responder knows, or whose responder cannot be asked."""
 
     verify: bool = False
     ca_timeout: float = 2.0

@@ -263,7 +263,7 @@ WITHOUT_EFFECT: dict[str, str] = {}
 
 
 def inert(attribute: str, reader: Reader, reason: str) -> Reader:
-    """An option of `WITHOUT_EFFECT`: whoever sets it reads so in the log."""
+    """An option of `WITHOUT_EFFECT`: where it is set, the log says so."""
     WITHOUT_EFFECT[attribute] = reason
 
     def read(target: Any, value: Value, problems: Problems) -> None:

@@ -1,7 +1,7 @@
 """JetStream of one account: a change is decided and carried out at once, or it is refused.
 
 The asyncio loop owns everything here; what waits for a disk runs in rounds (rounds.py) or worker
-threads. Whoever changes a stream or one of its consumers holds the stream's lock (locks.py), so
+threads. A task that changes a stream or one of its consumers holds the stream's lock (locks.py), so
 that changes to one stream happen one after another, those of different consumers side by side,
 while different streams do not wait for each other. What must hold across streams
 (subjects, limits) is decided, and claimed, before the first await.
@@ -237,7 +237,7 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def _is_long_to_remove(stream: Stream) -> bool:
-    """Whether a stream has so much that whoever waits in the same round would feel it."""
+    """Whether a stream has so much that other works of the same round would feel it."""
     try:
         state = stream.handle.state()
     except StoreError:  # its disk has failed: it can be removed all the same

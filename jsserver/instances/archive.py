@@ -40,7 +40,7 @@ class Snapshot:
     """The archive of a stream as it is now, made while it is read.
 
     StoreError where a purge or a limit takes the next messages and all before them first, as
-    nats-server ends it where a block is gone: whoever restores it shall not miss them unawares.
+    nats-server ends it where a block is gone: nobody shall restore less than there was unawares.
     """
 
     def __init__(self, files: MetaFiles, stream: Stream, with_consumers: bool) -> None:
@@ -201,7 +201,7 @@ class Unpacked:
         for consumer, names in self._seen.items():
             if not names >= {INF, SUM}:
                 raise NotRestorable(f"consumer {consumer!r} has no configuration in it")
-        # To its end, so that whoever sends it hears that all has arrived.
+        # To its end, so that the sender hears that all has arrived.
         while source.take():
             pass
 

@@ -106,7 +106,7 @@ class ConsumerHandle(Protocol):
         ago, are delivered again now: to this subject or, where it is empty, as usual."""
 
     def unpin(self) -> None:
-        """Whoever is pinned is so no longer."""
+        """The client that is pinned is so no longer."""
 
     def begin(self, ticket: int = 0) -> None:
         """Ends the hold of its opening or update once the change with this ticket is durable."""
@@ -257,8 +257,8 @@ class AccountHandle(Protocol):
         self, directory: str | None, prepared: PreparedStream, synced: bool = False
     ) -> StreamHandle:
         """Blocking. Opens a stream, new or with what is found in its directory (None exactly for
-        memory storage), without serving it yet. `synced`: all of that is on disk, and whoever calls
-        brings there what opening changes of it, before it is served.
+        memory storage), without serving it yet. `synced`: all of that is on disk, and the caller
+        syncs what opening changes of it, before it is served.
         StoreError if the store cannot be opened."""
 
     def usage(self) -> AccountUsage:
@@ -277,7 +277,7 @@ class AccountHandle(Protocol):
         """Routes a request on the account's behalf: as from a client that may do everything."""
 
     def serve_answers(self, subject: bytes) -> None:
-        """Answers on this subject come to the control plane, whoever sends them."""
+        """Answers on this subject come to the control plane, from clients and servers alike."""
 
     def serve_requests(self, subject: bytes) -> None:
         """Messages on this subject, which may have wildcards, come to the control plane."""

@@ -101,7 +101,7 @@ class Mender:
     async def _mend(self, account: Account, name: str, reason: str) -> None:
         key = (account.name, name)
         title = f"Stream '{account.name} > {name}'"
-        async with account.lock(name):  # whoever makes it has this
+        async with account.lock(name):  # held while a stream is made
             stream = account.streams.get(name)
         if stream is None:
             return

@@ -248,7 +248,7 @@ def _load_stream(
     account: Account, directory: Path, name: str, synced: int | None = None
 ) -> Stream | str:
     """The opened stream of a directory, or why it is offline; what is on the device `synced` is on
-    disk, and whoever calls syncs it again."""
+    disk, and the caller syncs what opening changes."""
     instances = account.instances
     try:
         names = os.listdir(directory)

@@ -1,7 +1,7 @@
 """Streams and consumers that run, and the steps that make them what their assignments say.
 
-Functions wait for the disk, or they are works that a round carries out (rounds.py); whoever calls
-them holds the stream's lock. The configuration in an asset's directory comes first, then its handle
+Functions wait for the disk, or they are works that a round carries out (rounds.py); callers hold
+the stream's lock. The configuration in an asset's directory comes first, then its handle
 in the data plane: after a crash between the two the start finds what was decided. A removal takes
 the directory away first, so that a crash leaves all of an asset or nothing. Where a step fails,
 those before it are taken back.

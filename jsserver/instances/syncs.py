@@ -1,9 +1,9 @@
 """Syncs of files, of all who wait for one at the same time together.
 
 A file system that is told to bring everything to disk takes as long for many small files as for
-one, while a sync of each takes its own time. So whoever comes while a sync is under way waits for
-the next one, which is of all who wait by then. Whoever is alone has its own files synced, and
-nothing that others have written.
+one, while a sync of each takes its own time. So a task that comes while a sync is under way waits
+for the next one, which is of all tasks that wait by then. A task that is alone has its own files
+synced, and nothing that others have written.
 """
 
 import errno

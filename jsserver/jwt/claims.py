@@ -73,7 +73,7 @@ class UserLimits(Permissions, kw_only=True):
 
 
 class Template(UserLimits, kw_only=True):
-    """The limits of whoever a scoped key signs."""
+    """The limits of all users whose tokens a scoped key signs."""
 
     subs: Int64 = NO_LIMIT
     data: Int64 = NO_LIMIT
@@ -182,7 +182,7 @@ class Weighted(msgspec.Struct, kw_only=True):
 
 
 class Authorization(msgspec.Struct, kw_only=True):
-    """Whom an account lets decide about its users: whoever logs in as one of `auth_users`."""
+    """The auth callout of an account: clients that log in as one of `auth_users` decide."""
 
     auth_users: list[str] = []
     allowed_accounts: list[str] = []

@@ -1,7 +1,7 @@
 """Reads and writes tokens: three chunks of base64, signed with Ed25519 (NATS JWT version 2, and 1).
 
-What is read was signed by whoever `iss` names. Whether that one is to be trusted is the caller's
-question.
+What is read was signed with the key that `iss` names. Whether that key is to be trusted is the
+caller's question.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HEADER = {"typ": "JWT", "alg": "ed25519-nkey"}
 _OLD_ALGORITHM = "ed25519"
 _ALGORITHMS = (_OLD_ALGORITHM, "ed25519-nkey")
 _CHUNK = re.compile(rb"[A-Za-z0-9_-]*")
-#: Members whose own members are named by whoever wrote the token.
+#: Members whose own members the token's author names freely.
 _NAMED_FREELY = ("revocations", "mappings", "tiered_limits")
 _PREFIXES = {
     PREFIX_ACCOUNT: "account",
@@ -107,7 +107,7 @@ T = TypeVar("T")
 
 
 def decode(token: str) -> Claims:
-    """The claims of a token that whoever `iss` names has signed; TokenError."""
+    """The claims of a token that is signed with the key `iss`; TokenError."""
     if len(token) > TOKEN_MAX:
         raise TokenError(
             f"token size {len(token)} exceeds maximum of {TOKEN_MAX} bytes: token too large"

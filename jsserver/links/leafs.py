@@ -90,7 +90,7 @@ class Leafs:
         self.tick(now)
 
     def tick(self, now: float) -> float | None:
-        """Dials who is due, and cuts whoever says nothing: when to be called again."""
+        """Dials remotes that are due, and cuts links that are silent: when to be called again."""
         for remote in self.remotes:
             if remote.at is not None and remote.at <= now:
                 remote.at = None

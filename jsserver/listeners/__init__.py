@@ -126,7 +126,7 @@ def terms_of(
     has not said so much as CONNECT is let in (never by a key, as in nats-server), and whether INFO
     has a nonce. Times in ns.
 
-    Where nothing has to be proven whoever says nothing may stay until it would not have answered
+    Where no login is needed, a client that says nothing may stay until it would not have answered
     the last PING.
     """
     guest = options.no_auth_user

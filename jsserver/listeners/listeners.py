@@ -124,7 +124,7 @@ class Listeners:
         return None if self._monitoring is None else self._monitoring.security
 
     def take_monitoring(self) -> socket.socket | None:
-        """The socket of monitoring, which whoever takes it closes; None where there is none."""
+        """The socket of monitoring, which the caller closes; None where there is none."""
         return None if self._monitoring is None else self._monitoring.take()
 
     def urls(self) -> dict[str, tuple[str, str, int]]:
@@ -160,7 +160,7 @@ class Listeners:
             self._monitoring.secure(securing())
 
     def terms(self) -> None:
-        """Whoever comes from now on is held to what the options say."""
+        """Connections that come from now on are held to what the options say."""
         for listener in self._all:
             listener.terms()
 

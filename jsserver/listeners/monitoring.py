@@ -45,6 +45,6 @@ class MonitoringListener(Listener):
         self.keep(secured.clients if secured and self.options.https_port else None)
 
     def take(self) -> socket.socket | None:
-        """The socket, which whoever takes it closes; None where there is none."""
+        """The socket, which the caller closes; None where there is none."""
         taken, self._socket = self._socket, None
         return taken

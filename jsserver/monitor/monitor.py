@@ -20,7 +20,7 @@ class Monitor:
         )
 
     async def start(self, listener: socket.socket) -> None:
-        """Answers whoever connects to the listener."""
+        """Answers requests of connections to the listener."""
         await self._http.start(listener)
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 A bucket is the stream `OBJ_<bucket>`. An object's chunks are the messages of `$O.<bucket>.C.<nuid>`
 in their order; the last message of `$O.<bucket>.M.<its name in base64>` says which ones, and how
-many. Nothing that such a message says is trusted: whoever may write to the stream wrote it.
+many. Nothing that such a message says is trusted: any client that may publish there can write one.
 """
 
 from __future__ import annotations

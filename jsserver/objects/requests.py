@@ -2,7 +2,7 @@
 
 The body is `{"action", "name", "deliver_subject", "offset"}`; what action is meant follows from the
 rest where it is left out, but for `delete`. An object that is asked for with `deliver_subject`
-follows the answer chunk by chunk, as fast as whoever receives it takes it, and ends with an empty
+follows the answer chunk by chunk, as fast as the receiver takes them, and ends with an empty
 message whose status says how: `204 EOB` when all of it arrived as its meta says.
 """
 
@@ -120,7 +120,7 @@ def _meant(request: ObjectRequest) -> str:
 
 
 def _check_fields(request: ObjectRequest, action: str) -> None:
-    """What an action has no use for is a mistake of whoever asks."""
+    """Refuses fields that an action has no use for: they are a mistake of the client."""
     useless: dict[str, dict[str, str | int]] = {
         "list": {"name": request.name, "deliver_subject": request.deliver_subject},
         "get": {"offset": request.offset},
@@ -148,7 +148,7 @@ async def _list(call: Call, bucket: Bucket, request: ObjectRequest) -> ListRespo
 
 
 async def _check_deliver(call: Call, subject: str) -> None:
-    """Chunks go to clients, and where whoever asks may receive or send them itself."""
+    """Chunks go to clients, on a subject that the asking client may use itself."""
     if not (subject_is_valid(subject) and subject_is_literal(subject)):
         raise bad("a deliver_subject is a subject without wildcards")
     if subject.startswith("$") or is_believed(subject):

@@ -1,4 +1,4 @@
-"""Objects on their way out: chunk by chunk, as fast as whoever receives them takes them."""
+"""Objects on their way out: chunk by chunk, as fast as the receiver takes them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def end(account: Account, deliver: str, status: bytes) -> None:
 
 
 class Sending:
-    """An object on its way to whoever listens on a subject."""
+    """An object on its way to the subscribers of a subject."""
 
     def __init__(self, bucket: Bucket, meta: ObjectMeta, deliver: str, connection: int) -> None:
         self.bucket = bucket
@@ -70,7 +70,7 @@ class Sending:
             handle.publish(self._to, b"", b"", chunk)
 
     async def _room(self) -> bool:
-        """Waits until whoever receives has taken what was sent; False: nobody does."""
+        """Waits until the receiver has taken what was sent; False: nobody does."""
         pause = LOOK_AGAIN
         while not self.given_up:
             waiting = self.bucket.account.handle.outstanding(self._to)
@@ -126,7 +126,7 @@ class Sendings:
             self._begun.discard(sending)
 
     async def forget_account(self, account: Account) -> None:
-        """Ends those of an account; whoever receives hears nothing more."""
+        """Ends those of an account; their receivers hear nothing more."""
         await self._end([t for t, one in self._tasks.items() if one.bucket.account is account])
 
     async def close(self) -> None:

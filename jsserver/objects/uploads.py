@@ -416,7 +416,7 @@ class Uploads:
 
 def _read(body: bytes, bucket: Bucket, place: str) -> UploadRequest:
     """What begins an upload, or ApiError. `place` is what its subject says of the object's name:
-    whoever may send there may write that object."""
+    a client that may publish there may write that object."""
     try:
         request = msgspec.json.decode(body, type=UploadRequest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

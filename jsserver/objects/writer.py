@@ -90,7 +90,7 @@ class Writer:
         self._waiting.pop(reply, None)
 
     def receive(self, account: str, subject: str, payload: bytes) -> bool:
-        """Whether a message is an answer, which goes to whoever waits for it then."""
+        """Whether a message is an answer, which its waiting task gets then."""
         if not subject.startswith(ACKS):
             return False
         wanted, then = self._waiting.pop(subject, ("", None))

@@ -1,6 +1,6 @@
 """The server's log: nats-server's line format, to standard error or to a file that rotates.
 
-Writing never waits for whoever reads standard error: what a full pipe does not take is kept, up to
+Writing never waits for the reader of standard error: what a full pipe does not take is kept, up to
 MAX_BACKLOG bytes, and written by a thread when there is room; beyond that lines are dropped and
 counted. A reader that went away, or a full disk, costs the lines and nothing else.
 """

@@ -102,7 +102,7 @@ def _is_abandoned(entry: "os.DirEntry[str]") -> bool:
 
 def parent_is_launcher(proc: str = "/proc") -> bool:
     """Whether the launcher is still there: it has this process's name and its user, so that its
-    name can be read; whoever adopts an orphan has not, or hides."""
+    name can be read; a process that adopts orphans has another name, or hides it."""
     try:
         with open(f"{proc}/self/comm", "rb") as file:
             name = file.read()

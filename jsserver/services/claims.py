@@ -291,7 +291,7 @@ class ClaimRequests:
         self._system.publish(reply, b"", b"", token.encode())
 
     async def _pack(self, reply: bytes, digest: bytes, directory: Directory) -> None:
-        """All tokens and an empty message behind them; to whoever has the same, that alone."""
+        """All tokens and an empty message behind them; that alone to a server with the same."""
         if digest != directory.digest:
             for name, token in await self._in_thread(directory.pack):
                 self._system.publish(reply, b"", b"", f"{name}|{token}".encode())

@@ -14,7 +14,7 @@ from jsserver.cext.engine import DataPlane, Item
 from jsserver.process.logs import Logger
 
 PRUNE_SECONDS = 0.02
-"""How long whoever has more subscriptions than are allowed now hears of it before it is cut."""
+"""Time in which a client with more subscriptions than are allowed now is told before it is cut."""
 LONGEST_TIMER = 30 * 86_400.0
 """Seconds; a later time is looked at again then."""
 

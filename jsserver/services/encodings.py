@@ -10,7 +10,7 @@ _SAYS = b"NATS/1.0\r\nContent-Encoding: %b\r\n\r\n"
 
 def encoded_for(request: bytes, payload: bytes) -> tuple[bytes, bytes]:
     """Headers and payload of an answer to a request with these headers: Snappy before gzip, and
-    whoever accepts neither is told that it is as it is."""
+    `identity` for a client that accepts neither."""
     found = _ACCEPTS.search(request)
     accepted = found[1].strip().lower() if found else b""
     if not accepted or not payload:

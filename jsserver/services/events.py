@@ -71,7 +71,7 @@ class CertificateInfo(Wire):
 
 
 class PeerRefused(Event, kw_only=True):
-    """Whoever comes with a certificate is refused for what OCSP responders say."""
+    """A client with a certificate is refused for what OCSP responders say."""
 
     kind: str = always("Client")
     peer: CertificateInfo

@@ -154,8 +154,8 @@ class Ceilings(Component):
         self._limited = {a.name: a for a in new.accounts if limits.get(a.name) != _limits(a)}
 
     def take(self, before: Options) -> None:
-        """Cuts whoever is too many where there may be less than before: the youngest of the server,
-        and of each account, and who has more subscriptions than there may be."""
+        """Cuts clients that are too many where there may be fewer than before: the youngest of the
+        server, and of each account, and those with more subscriptions than there may be."""
         parts, limited = self.parts, self._limited
         options, plane = parts.options, parts.plane
         if not limited and options.max_connections == before.max_connections:

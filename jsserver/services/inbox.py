@@ -1,4 +1,4 @@
-"""Hands what the data plane tells the control plane to whoever is in charge of it."""
+"""Hands what the data plane tells the control plane to the service in charge of it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from jsserver.process.logs import Logger
 from jsserver.text.goformat import quote
 
 HASHING = max((os.cpu_count() or 1) // 2, 1)
-"""Passwords that are hashed at the same time: whoever tries many leaves half of the machine to
-those who are in."""
+"""Passwords that are hashed at the same time: a client that tries many leaves half of the machine
+to others."""
 
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets

@@ -46,7 +46,7 @@ class _Outcome(NamedTuple):
 
 
 class Logins:
-    """`door` lets in whoever is not to be decided about by one of `callouts`."""
+    """`door` lets in clients that none of `callouts` decides about."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class Replies:
             del self._waiting[reply]
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is an answer, which goes to whoever waits for it."""
+        """Whether a message out of the inbox is an answer, which its waiting task gets."""
         subject, _, headers, payload = item.texts
         if not subject.startswith(INBOX.encode()):
             return False

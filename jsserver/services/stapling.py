@@ -103,7 +103,7 @@ class Stapled:
         return answer
 
     def keep(self) -> None:
-        """Keeps the answer for another start; whoever reads the file finds a whole one. OSError."""
+        """Keeps the answer for another start; a reader finds a whole file at any time. OSError."""
         if not self._kept or self.answer is None:
             return
         folder = os.path.dirname(self._kept)

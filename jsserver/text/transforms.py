@@ -35,7 +35,7 @@ _UPTO_INT32 = range(-(1 << 63), 1 << 31)
 _INT64 = range(-(1 << 63), 1 << 63)
 
 MOST_PLACES = 256
-"""Wildcards and functions of a destination at most: each costs whoever applies it time."""
+"""Wildcards and functions of a destination at most: each costs time at each message."""
 TOKENS_KEPT, TOKEN_KEPT = 256, 64
 """As many calls of functions are read once, of as many characters each: thousands of mappings have
 the same."""

@@ -1,9 +1,9 @@
 """Random histories of streams that are read and written by the formats, against a plain client.
 
-A read gives what the stream holds, whoever answers for it; what was lost before it could be read is
-told; what is missing is counted; a write that is repeated is exact or refused. Histories and seed
-come from the environment: `PIPELINE_HISTORIES` (4, of each kind and server) and `PIPELINE_SEED` (1,
-shown).
+A read gives what the stream holds, from any server that answers for it; what was lost before it
+could be read is told; what is missing is counted; a write that is repeated is exact or refused.
+Histories and seed come from the environment: `PIPELINE_HISTORIES` (4, of each kind and server) and
+`PIPELINE_SEED` (1, shown).
 """
 
 import contextlib

@@ -58,7 +58,7 @@ def test_of_ours(servers: Servers, tmp_path: Path, config: str, kill: bool) -> N
 def test_a_block_that_is_lost(
     servers: Servers, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Removed, or emptied, by whoever copied the files; others are behind it."""
+    """Removed, or emptied, when the files were copied; others are behind it."""
     site = Site(getattr(servers, kind)(jetstream=True))
     site.create("S", max_bytes=120_000)  # in blocks of 32,000
     site.fill("S", 800, 100)
@@ -104,7 +104,7 @@ def test_a_block_that_is_lost(
 def test_a_block_that_is_cut_at_the_end_of_a_record(
     servers: Servers, tmp_path: Path, kind: str, which: str
 ) -> None:
-    """By whoever copied the files: every record in it is good, and some are missing."""
+    """When the files were copied: every record in it is good, and some are missing."""
     site = Site(getattr(servers, kind)(jetstream=True))
     site.create("S", max_bytes=120_000)  # in blocks of 32,000
     site.fill("S", 800, 100)

@@ -99,7 +99,7 @@ def watched(server: Server, after: str, actors: list[Actor]) -> list[list[object
         client.send(actor.first)
     note()
     reload(server, after)
-    time.sleep(0.05)  # whoever is cut has heard of it
+    time.sleep(0.05)  # clients that are cut have heard of it
     note()
     for client, actor in zip(clients, actors, strict=True):
         client.send(actor.then)

@@ -92,7 +92,7 @@ def conversation(server: Server, *members: str) -> Iterator[Conversation]:
 
 
 def answer(talk: Conversation, *replies: bytes, who: str = "A", **more: Any) -> None:
-    """Whoever is asked answers each request with all of these."""
+    """The client `who` answers each request with all of these."""
     for name, frame in talk.settle():
         if name == who and frame.reply:
             for reply in replies:

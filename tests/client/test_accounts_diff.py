@@ -407,7 +407,7 @@ def whoami(server: Server, **login: object) -> list[object]:
             for frame in sorted(heard, key=lambda frame: frame.verb):
                 found = json.loads(frame.payload)["data"] if frame.payload else frame.line
                 if isinstance(found, dict) and "nkey" in login:
-                    found["user"] = ""  # whoever comes in without proof has the guests' name here
+                    found["user"] = ""  # a client without proof has the guests' name here
                 seen.append([frame.verb, found] if frame.verb != "PING" else [])
     return seen
 

@@ -264,7 +264,7 @@ def test_circles_of_services_end(servers: Servers) -> None:
 
 
 def test_who_leaves_while_a_callout_thinks(servers: Servers) -> None:
-    """Nobody is let in who is not there, and whoever comes next is asked about."""
+    """A client that has gone is not let in, and the next one is asked about."""
     from tests.client.test_callout_diff import CONFIG as CALLOUT
     from tests.client.test_callout_diff import Pair, let_in
 

@@ -204,7 +204,7 @@ def redelivered_message(w: World, target: str) -> None:
     user.publish(NEXT, b"1", reply=inbox)
     assert user.message().subject == "a.1"
     pull(w, target, {"batch": 1, "expires": 5 * SECOND})
-    # The ack wait passes; whoever asks next gets the message, which the target must not have got.
+    # The ack wait passes; the next pull gets the message, which the target must not have got.
     user.publish(NEXT, b'{"batch":1,"expires":5000000000}', reply=inbox)
     assert user.message().reply.startswith("$JS.ACK.A.c.2.")
 
@@ -399,8 +399,8 @@ def test_domain_requests_of_clients_are_served(world: World) -> None:
 
 
 def test_nobody_says_for_a_stream_that_a_dead_letter_is_stored(world: World) -> None:
-    """Whoever hears a letter knows where its ack goes, and has neither a stream nor a consumer
-    send there."""
+    """A client that hears a letter knows where its ack goes, and has neither a stream nor a
+    consumer send there."""
     world.stream("Q", "q.>", retention="workqueue")
     metadata = {"jsserver.dead_letter_subject": "dlq.q"}
     world.consumer("Q", "q", max_deliver=1, metadata=metadata)

@@ -220,7 +220,7 @@ def watched(
             asker.send(f"SUB in 1\r\nPUB $SYS.REQ.CLAIMS.UPDATE in {len(change)}\r\n".encode())
             asker.send(change.encode() + b"\r\n")
             assert b"jwt updated" in asker.message().payload
-        time.sleep(0.1)  # whoever is cut has heard of it
+        time.sleep(0.1)  # clients that are cut have heard of it
         heard.append([])
         for client in clients:
             client.send(b"PING\r\n")

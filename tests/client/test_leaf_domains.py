@@ -140,7 +140,7 @@ async def test_mirrors_and_sources(servers: Servers, kinds: str) -> None:
 
 @asynchronous
 async def test_the_api_does_not_pass(servers: Servers, kinds: str) -> None:
-    """Whoever listens to the API of one side hears nothing of the other's."""
+    """A client that listens to the API of one side hears nothing of the other's."""
     async with clients_of(started(servers, kinds).members) as (hub, leaf):
         heard = await leaf.subscribe("$JS.API.>")
         also = await leaf.subscribe("$KV.>")

@@ -329,7 +329,7 @@ def test_what_one_server_keeps_the_other_reads(
 
 @pytest.mark.parametrize("preserve", [True, False])
 def test_a_revocation_is_remembered(start: Start, world: World, preserve: bool) -> None:
-    """Where nobody can be asked, whoever was revoked before stays outside."""
+    """Where no responder can be asked, a client that was revoked before stays outside."""
     peer = "{verify: true, allow_when_ca_unreachable: true, allowed_clockskew: 0}"
     more = world.stored(f"preserve_revoked: {str(preserve).lower()}")
     server = start(config=world.config(peer, more))

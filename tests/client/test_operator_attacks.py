@@ -173,7 +173,7 @@ def test_an_update_while_a_thousand_are_there(servers: Servers, tmp_path: Path) 
 
 
 def test_nobody_slips_in_while_the_token_is_revoked(servers: Servers, tmp_path: Path) -> None:
-    """Whoever logs in as the revocation comes is refused or cut, however the two meet."""
+    """A client that logs in as the revocation comes is refused or cut, however the two meet."""
     config = configured(OPERATOR, []).replace(
         "resolver: MEMORY", f"resolver: {{ type: full, dir: '{tmp_path}/jwt' }}"
     )

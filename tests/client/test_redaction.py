@@ -73,7 +73,7 @@ def test_nothing_tells_a_secret(servers: Servers) -> None:
 
 
 def test_tokens_and_signatures_are_in_no_log(servers: Servers) -> None:
-    """Of operator mode, whoever brings them; pages show the tokens that need a signature alone."""
+    """In operator mode; pages show only tokens that need a signature."""
     operator = Operator()
     account = Account(operator)
     proxy = Signer()

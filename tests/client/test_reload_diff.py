@@ -322,7 +322,7 @@ def test_answers_that_are_under_way(servers: Servers, change: str) -> None:
         asks.send(b"PUB s r 1\r\n1\r\nPUB s r.x 1\r\n2\r\n")
         replies = [frame.reply for frame in (serves.message(), serves.message())]
         reload(server, f"server_name: one\n{ANSWERED[change]}")
-        time.sleep(0.05)  # whoever is cut has heard of it
+        time.sleep(0.05)  # clients that are cut have heard of it
         if not serves.closed:
             for reply in replies * 2:
                 serves.send(f"PUB {reply} 1\r\n3\r\n".encode())

@@ -34,7 +34,7 @@ def over(server: Server, config: str, users: list[User], sends: list[bytes]) -> 
         client.send(SUBS)
     shown: list[object] = [heard(client) for client in clients]
     reload(server, config)
-    time.sleep(0.1)  # whoever is cut has heard of it
+    time.sleep(0.1)  # clients that are cut have heard of it
     shown += [heard(client) for client in clients]
     for client, sent in zip(clients, sends, strict=True):
         client.send(sent)

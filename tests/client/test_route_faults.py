@@ -145,7 +145,7 @@ class Proxy:
         self._writers.clear()
 
     def hold(self) -> None:
-        """Takes nothing more from whoever dialled."""
+        """Takes nothing more from connections that are open."""
         self._open.clear()
 
     def release(self) -> None:

@@ -47,7 +47,7 @@ class Meeting:
     def _settle(self) -> list[tuple[str, Frame]]:
         """What everybody hears of what all have said until now."""
         frames = []
-        for _ in range(2):  # whoever spoke last has been heard by then
+        for _ in range(2):  # the last speaker has been heard by then
             for name, member in self.members.items():
                 frames += [(name, frame) for frame in member.taken() if frame.verb != "PING"]
         return frames
@@ -63,7 +63,7 @@ class Meeting:
         return found
 
     def answered(self, spoken: Spoken) -> None:
-        """Every answer comes back to whoever waits in the account, and only there."""
+        """Every answer comes back to the clients that wait in the account, and only there."""
         for number, (user, subject) in enumerate(spoken):
             self.members[user.name].publish(subject, b"%d" % number, reply=REPLIES)
         asked: Counter[int] = Counter()

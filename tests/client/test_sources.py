@@ -217,7 +217,7 @@ def test_what_others_take_away_does_not_come_again(server: Server, kill: bool) -
 
 @pytest.mark.parametrize("forged", ["O 50 > > o", "O 18446744073709551615 > > o", "O 50"])
 def test_what_others_write_says_nothing_of_a_source(server: Server, forged: str) -> None:
-    """Whoever may publish into it can write what its messages tell of their origin."""
+    """A client that may publish into it can write what its messages tell of their origin."""
     with app(server) as one:
         one.create("O", subjects=["o"])
         one.create("S", subjects=["s"], sources=[{"name": "O"}])

@@ -1,4 +1,4 @@
-"""How a server starts: what it says, where its data goes, that whoever can connect is served."""
+"""How a server starts: what it says, where its data goes, that each client is served."""
 
 import contextlib
 import json

@@ -322,7 +322,7 @@ def test_same_events(heard: list[tuple[Server, RawApp]]) -> None:
 
 
 def test_figures_of_the_server_come_by_themselves(heard: list[tuple[Server, RawApp]]) -> None:
-    """More and more seldom, and also for whoever asks without a reply."""
+    """More and more seldom, and also for a request without a reply."""
     shown = []
     for _, app in heard:
         subject = f"$SYS.SERVER.{app.info['server_id']}.STATSZ"

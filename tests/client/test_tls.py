@@ -407,7 +407,7 @@ def test_resets_in_every_state(servers: Servers, site: Site) -> None:
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs the program openssl")
 @pytest.mark.parametrize(("version", "asks"), [("-tls1_3", b"K\n" * 60), ("-tls1_2", b"R\n")])
 def test_new_keys_again_and_again(servers: Servers, site: Site, version: str, asks: bytes) -> None:
-    """Whoever renews keys and sends nothing, or begins a handshake anew, is cut."""
+    """A client that renews keys and sends nothing, or begins a handshake anew, is cut."""
     server = servers.under_test(config="debug: true\n" + site.config("handshake_first: true"))
     client = subprocess.Popen(
         ["openssl", "s_client", version, "-connect", f"127.0.0.1:{server.port}"],

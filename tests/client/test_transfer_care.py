@@ -49,7 +49,7 @@ def test_transfers_end_with_the_jetstream_of_their_account(servers: Servers, lef
         assert "error" not in client.api("STREAM.SNAPSHOT.S", asked)
         reload(server, config(folder, left))
         why = "JetStream not enabled for account"  # and not that they were silent
-        ends = (f"500 {why}", "408 No Interest")  # of whoever is cut
+        ends = (f"500 {why}", "408 No Interest")  # of the client that is cut
         wait_until(lambda: f"'A > R': restore failed: {why}" in server.log(), "the restore's end")
         wait_until(
             lambda: any(f"'A > S' failed: NATS/1.0 {end}" in server.log() for end in ends),

@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
         name = self.path.removeprefix("/jwt/v1/accounts/")
         ASKED.append(name)
         if name == HANGING.public:
-            self.connection.recv(1)  # until whoever asked gives up
+            self.connection.recv(1)  # until the server gives up
             return
         known = name in TOKENS or name in ("", LARGE.public, DRIPPING.public)
         self.send_response(200 if known else 404)

@@ -1,4 +1,4 @@
-"""Logins by token: servers in operator mode, and what they say to whoever comes with one."""
+"""Logins by token: servers in operator mode, and what they say to clients with one."""
 
 import json
 from typing import Any

@@ -189,7 +189,7 @@ class Pinned(History):
         self.let_go()
 
     def lapse(self) -> None:
-        """Whoever is pinned asks for nothing for too long, after a last request."""
+        """The pinned client asks for nothing for too long, after a last request."""
         if self.pin:
             self.put(priority_timeout=SECOND // 2)
             body = {"batch": 1, "group": "A", "id": self.pin, "expires": SECOND // 1000}

@@ -1,4 +1,4 @@
-"""A server that is killed while it publishes again: whoever listens has heard only what is stored,
+"""A server that is killed while it publishes again: subscribers have heard only what is stored,
 under the subjects that a transform makes; after the start it goes on."""
 
 import random

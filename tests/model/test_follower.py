@@ -1,5 +1,5 @@
-"""A consumer that is handed from stream to stream, against the model of one: whoever follows gets
-what the leader's stream decided and what its log took, in step or late, and then takes the lead."""
+"""A consumer that is handed from stream to stream, against the model of one: a follower gets what
+the leader's stream decided and what its log took, in step or late, and then takes the lead."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

@@ -396,7 +396,7 @@ def test_an_ack_stays_though_the_last_stop_was_just_before(seed: int) -> None:
 
 @pytest.mark.timeout(60)
 def test_a_block_that_is_sealed_while_its_stream_is_opened_gets_one_sidecar() -> None:
-    """Listed twice, it made whoever closed another stream go round for ever."""
+    """Listed twice, it made the closing of another stream go round for ever."""
     life = Life(1, max_bytes=127_000)  # blocks of 32,000 bytes
     life.publish(subject=b"s.b")
     for _ in range(200):

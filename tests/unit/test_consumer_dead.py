@@ -270,7 +270,7 @@ def test_many_die_at_once(world):
 
 
 def test_a_consumer_that_delivers_what_looks_like_an_ack(world):
-    """Whoever hears a letter has another consumer send to its reply: the message stays pending."""
+    """Another consumer is told to deliver to a letter's reply: the message stays pending."""
     world.env.listen(b"dead.x")
     c = mortal(world, max_deliver=1)
     other = World(env=world.env, name=b"OWN", subjects=(b"own",))

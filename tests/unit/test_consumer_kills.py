@@ -21,7 +21,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 @pytest.mark.parametrize("word", [b"+WPI", b'-NAK {"delay":40000000000}'])
 def test_a_later_deadline_survives_a_kill(disk: Disk, word: bytes) -> None:
-    """Whoever still works on a message is not overtaken by a redelivery because of a kill."""
+    """A kill brings no redelivery to a client that still works on the message."""
     w = disk.open(consumers=({"ack_wait": ACK_WAIT},))
     w.fill(2)
     got = w.pull(b"2")

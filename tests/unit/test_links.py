@@ -183,8 +183,8 @@ def splitmix(state):
 
 
 def test_replies_cannot_be_computed_from_the_time_of_the_start():
-    """Whoever knows how reply subjects are made, and when the server started, finds no state of
-    SplitMix64 that the numbers in them follow from."""
+    """A client that knows how reply subjects are made, and when the server started, finds no state
+    of SplitMix64 that the numbers in them follow from."""
     for _ in range(50):
         plane = Plane(auth_required=True)
         earliest, latest = plane.made

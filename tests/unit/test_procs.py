@@ -38,7 +38,7 @@ def test_a_child_dies_when_its_parent_is_killed() -> None:
     ) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        # A pidfd becomes readable when its process ends, whoever its parent is by then.
+        # A pidfd becomes readable when its process ends, with any parent.
         watch = os.pidfd_open(child)
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait(10)

@@ -407,7 +407,7 @@ def test_nobody_rests_for_long() -> None:
         poll_until(r, lambda: r.wants(giver)[0])
         say(r, giver, body)
         if count == 15:
-            r.end(gone)  # whoever was waited for
+            r.end(gone)  # the slow one that was waited for
     assert not r.wants(giver)[0]
     assert r.pending(taker) == 20 * len(body.replace(b"PUB x", b"MSG x 1"))
     assert reasons(r) == {gone: "Client Closed"}

@@ -63,7 +63,7 @@ def accepted(
 def test_time_begins_with_the_first_word(
     accepted: tuple[DataPlane, LinkHandle, int, socket.socket],
 ) -> None:
-    """A start that takes longer than a login may is no reason to refuse whoever waits for it."""
+    """A start that takes longer than a login may is no reason to refuse members that wait."""
     _, links, number, peer = accepted
     peer.settimeout(5 * AUTH_TIMEOUT / 1e9)
     with pytest.raises(TimeoutError):

@@ -1,4 +1,4 @@
-"""Syncs of whoever waits for one at the same time."""
+"""Syncs that several tasks wait for at the same time."""
 
 import errno
 import os

@@ -531,7 +531,7 @@ def test_a_compressed_message_may_hold_what_the_limit_allows() -> None:
 
 
 def test_a_message_that_has_much_to_give_goes_on_behind_a_rest() -> None:
-    """Whoever sends to a slow receiver rests, in the middle of a message too."""
+    """A sender to a slow receiver rests, in the middle of a message too."""
     r = PyReactor(max_pending=300_000)
     one, other = Peer(r, deflate=True), Peer(r)
     other.say(b"SUB > 1\r\n")

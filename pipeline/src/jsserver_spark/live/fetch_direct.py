@@ -145,7 +145,7 @@ class DirectReader:
                 raise NatsError(f"direct get of stream {wanted.info.name!r}: an empty answer")
 
     def _exhausted(self, request: _Request, answer: Answer) -> bool:
-        """Whether nothing is behind what came, as far as whoever answered knows."""
+        """Whether nothing is behind what came, as far as the answering server knows."""
         last = max(answer.seen, self._wanted.done)
         return answer.pending == 0 and last < self._end_of(request)
 

@@ -105,7 +105,7 @@ class Range:
         self._judge_start(self.control().stream_info(self.stream))
 
     def end_or_lag(self) -> None:
-        """Whoever answered knows nothing behind `done`; Interrupted when the leader does."""
+        """The answering server knows nothing behind `done`; Interrupted when the leader does."""
         for subject in self.filters or (">",):
             try:
                 found = self.control().api(

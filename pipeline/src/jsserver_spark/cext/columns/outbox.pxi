@@ -58,7 +58,7 @@ cdef class Offsets:
 
 
 cdef class Outbox:
-    # Rows under way; whoever owns a connection sends `to_send` and hands in what it receives.
+    # Rows under way; the owner of a connection sends `to_send` and hands in what it receives.
     cdef Window w
     cdef Sources s
     cdef Constants c
