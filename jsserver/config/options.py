@@ -79,9 +79,9 @@ class User(Block):
 
 
 class AuthCallout(Block):
-    """The service that decides which clients may connect: clients that log in as one of
-    `auth_users` of `account`, and answer with tokens of `issuer`. With an `xkey` questions are
-    sealed for its holder. It is asked about users of `accounts`; of all where that is empty."""
+    """The service that decides which clients may connect: clients of `account` that log in as one
+    of `auth_users`, and answer with tokens of `issuer`. With an `xkey` questions are sealed for its
+    holder. It is asked about users of `accounts`; of all where that is empty."""
 
     issuer: str = ""
     account: str = GLOBAL_ACCOUNT

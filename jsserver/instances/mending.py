@@ -163,7 +163,6 @@ class Mender:
         self._has_room()
         log.warning("There is room on disk again")
 
-
     async def _wait_to_make(self, directory: Path) -> None:
         full = self._shared.full
         log.error("%s", full)
