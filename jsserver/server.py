@@ -239,6 +239,7 @@ class Server:
             jetstream=self.jetstream,
             storage=front.storage,
             delegates=self.delegates,
+            routes=self.routes,
             offer=front.offer_services,
             limit=front.limit,
             renew=front.renew,

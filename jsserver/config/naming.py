@@ -14,7 +14,7 @@ from jsserver.config.server import READERS
 from jsserver.config.values import OptionError, Problems
 from jsserver.text.goformat import duration, quote
 
-_BLOCKS = ("jetstream", "websocket")
+_BLOCKS = ("cluster", "jetstream", "websocket")
 _KEYS = {
     "http_host": "http",
     "jetstream.enabled": "jetstream",

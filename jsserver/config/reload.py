@@ -55,8 +55,14 @@ _TAKEN = frozenset(
         *_PLAIN,
         *("authorization", "accounts", "mappings", "no_auth_user", "operators", "system_account"),
         *("tls", "tls_flags", "allow_non_tls", "ocsp", "websocket", "jetstream", "config_digest"),
-        "trusted_proxies",
+        *("trusted_proxies", "cluster"),
     }
+)
+
+
+_TAKEN_OF_CLUSTER = (
+    *("username", "password", "auth_timeout", "routes", "flag_routes", "no_advertise"),
+    *("connect_retries", "connect_backoff", "ping_interval", "imports", "exports"),
 )
 
 
@@ -68,6 +74,7 @@ def difference(old: Options, new: Options, *, memory: int = 0, store: int = 0) -
     refused += _of_authorization(old.authorization, new.authorization)
     refused += _no_auth_user(old, new)
     refused += _of_operators(old.operators, new.operators)
+    refused += [f"cluster.{n}" for n in _differing(old.cluster, new.cluster, _TAKEN_OF_CLUSTER)]
     refused += _of_websocket(old.websocket, new.websocket)
     refused += _of_jetstream(old.jetstream, new.jetstream, memory, store)
     if old.system != new.system:
@@ -138,6 +145,7 @@ def _told(old: Options, new: Options) -> Iterator[str]:
         if getattr(old, name) != value and not (name in ("pid_file",) and not value):
             yield "Reloaded: " + text.format(form(value))
     yield from _told_of_tls(old.tls, new.tls)
+    yield from _told_of_cluster(vars(old.cluster), vars(new.cluster))
     yield from _told_of_proxies(old.trusted_proxies, new.trusted_proxies)
     before, after = old.authorization, new.authorization
     for name, text in (("username", "username"), ("password", "password"), ("token", "token")):
@@ -158,6 +166,14 @@ def _told(old: Options, new: Options) -> Iterator[str]:
         limit = getattr(new.jetstream, name)
         if getattr(old.jetstream, name) != limit:
             yield f"Reloaded: JetStream {what} = {byte_size(limit)}"
+
+
+def _told_of_cluster(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    changed = {name for name, value in new.items() if old[name] != value}
+    if changed - {"routes"}:
+        yield "Reloaded: cluster"
+    if "routes" in changed:
+        yield "Reloaded: cluster routes"
 
 
 def _told_of_proxies(old: list[str], new: list[str]) -> Iterator[str]:

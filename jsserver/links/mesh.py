@@ -84,8 +84,9 @@ class Mesh:
         """Bytes may flow on a link, which was dialled or accepted."""
         link = self._links.get(number)
         if link is None:
-            link = self._links[number] = Link(number=number, address=address)
-            self._transport.write(number, info_line(self._info(nonce=self._nonce())))
+            own = self._info(nonce=self._nonce())
+            self._links[number] = Link(number=number, address=address, greeting=own)
+            self._transport.write(number, info_line(own))
             return
         assert link.target is not None
         s = self.settings
@@ -176,6 +177,39 @@ class Mesh:
         found = (url for peer in self.peers.values() for url in peer.info.leafnode_urls)
         return list(dict.fromkeys(found))
 
+    def follow(self, targets: list[Target], now: float) -> None:
+        """Of servers that the configuration names, these alone are dialled from now on; connections
+        that were dialled to others end."""
+        wanted = {target.named: target for target in targets}
+        for target in [t for t in self.targets if t.explicit]:
+            if wanted.pop(target.named, None) is None:
+                self.targets.remove(target)
+                for link in list(self._links.values()):
+                    if link.target is target:
+                        self._transport.cut(link.number, Reason.REMOVED)
+        for target in wanted.values():
+            target.at = now
+            self.targets.append(target)
+
+    def judge_logins(self) -> None:
+        """Cuts who came in by another login than there is now."""
+        for link in self.shown():
+            if not link.dialled and link.connect is not None and not self._may_come(link.connect):
+                self._refuse(link, Refused(Reason.LOGIN, "Authorization Violation"))
+
+    def _may_come(self, said: RouteConnect) -> bool:
+        s = self.settings
+        return not s.user or (said.user, said.password) == (s.user, s.password)
+
+    def tell(self) -> None:
+        """Tells the others what this server says of itself now."""
+        for link in self.shown():
+            self._tell(link)
+
+    def _tell(self, link: Link) -> None:
+        own = self._info(account=link.account, place=link.place)
+        self._transport.write(link.number, info_line(own))
+
     def leave(self) -> None:
         """Tells the others that clients had better not connect to this server."""
         info = self._info()
@@ -244,7 +278,7 @@ class Mesh:
             raise Refused(
                 Reason.GATEWAY, f"Rejecting connection from gateway {name} on the Route port"
             )
-        if s.user and (said.user, said.password) != (s.user, s.password):
+        if not self._may_come(said):
             raise Refused(Reason.LOGIN, "Authorization Violation")
         if said.cluster and not self._agree(said.cluster, said.cluster_dynamic, said.name):
             other, own = quote(said.cluster), quote(s.cluster)
@@ -350,6 +384,9 @@ class Mesh:
         self._transport.open_link(
             link.number, pooled=peer.pooled, place=link.place, account=link.account
         )
+        told, s = link.greeting, self.settings
+        if told is not None and (told.import_, told.export) != (s.imports, s.exports):
+            self._tell(link)  # the rules have changed since it came
         if is_new:
             self._announce(said, link)
 

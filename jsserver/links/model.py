@@ -28,6 +28,7 @@ class Reason(Enum):
     NAME = "Duplicate Server Name"
     CLUSTER = "Cluster Name Conflict"
     DUPLICATE = "Duplicate Route"
+    REMOVED = "Client Closed"
 
 
 class Target(msgspec.Struct, kw_only=True, eq=False):
@@ -52,6 +53,11 @@ class Target(msgspec.Struct, kw_only=True, eq=False):
     @property
     def address(self) -> tuple[str, int]:
         return self.host, self.port
+
+    @property
+    def named(self) -> tuple[str, int, str, str]:
+        """What the configuration says of it."""
+        return self.host, self.port, self.user, self.password
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -135,6 +141,8 @@ class Link(msgspec.Struct, kw_only=True, eq=False):
     place: int = 0
     named: Target | None = None
     """The target that its server is, where this one dialled it too."""
+    greeting: Info | None = None
+    """What it was told first, where it was accepted."""
 
     @property
     def dialled(self) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jsserver.services.delegates import Delegates
     from jsserver.services.inbox import Inbox
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.routes import Routes
     from jsserver.services.stapling import Stapled
 
 TOO_MANY = CLOSE_CODES["Maximum Connections Exceeded"]
@@ -60,6 +61,7 @@ class Parts(NamedTuple):
     jetstream: JetStream | None
     storage: Storage | None
     delegates: Delegates | None
+    routes: Routes | None
     offer: Callable[[str], None]
     """Offers the server's services to a new account."""
     limit: Callable[[], None]
@@ -229,6 +231,14 @@ class Securing(Component):
                 closed += 1
         if closed:
             self.parts.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+
+
+class Cluster(Component):
+    """Routes to other servers."""
+
+    def take(self, before: Options) -> None:
+        if self.parts.routes is not None and before.cluster != self.parts.options.cluster:
+            self.parts.routes.follow(before.cluster)
 
 
 class RunFiles(Component):

@@ -19,6 +19,7 @@ from jsserver.process import garbage
 
 from .followers import (
     Ceilings,
+    Cluster,
     Component,
     ConfiguredAccounts,
     Output,
@@ -39,6 +40,7 @@ COMPONENTS: tuple[type[Component], ...] = (
     Proxies,
     Ceilings,
     Securing,
+    Cluster,
     RunFiles,
     SystemEvents,
     Tokens,

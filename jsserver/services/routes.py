@@ -47,6 +47,13 @@ def _held(rules: SubjectPermission | None) -> SubjectPermission | None:
     return SubjectPermission(allow=[*rules.allow, MQTT], deny=rules.deny)
 
 
+def _targets(cluster: Cluster) -> list[Target]:
+    return [
+        Target(host=url.host, port=url.port, user=url.user, password=url.password)
+        for url in cluster.routes
+    ]
+
+
 def _permissions(cluster: Cluster) -> PermissionSet | None:
     if cluster.imports is None and cluster.exports is None:
         return None
@@ -115,11 +122,7 @@ class Routes:
         if settings.pool_size > 0:
             named = [*o.accounts, options.system] if options.system else o.accounts
             settings.accounts = list(dict.fromkeys(named))
-        targets = [
-            Target(host=url.host, port=url.port, user=url.user, password=url.password)
-            for url in o.routes
-        ]
-        self.mesh = Mesh(settings, targets, self, new_nonce, random.Random())
+        self.mesh = Mesh(settings, _targets(o), self, new_nonce, random.Random())
         self._pace = Pace(self.mesh.tick)
 
     def start(self, port: int, urls: Urls, leaf_urls: list[str]) -> None:
@@ -138,6 +141,26 @@ class Routes:
             self._handle.pin(self._accounts.open(name))
         self.mesh.start(self._pace.now())
         self._pace.go_on()
+
+    def follow(self, before: Cluster) -> None:
+        """The options of the cluster are other ones than before."""
+        s, o = self.mesh.settings, self._options.cluster
+        s.user, s.password = o.username, o.password
+        s.connect_retries, s.connect_backoff = o.connect_retries, o.connect_backoff
+        s.imports, s.exports = _told(o.imports), _told(o.exports)
+        s.connect_urls, s.ws_connect_urls = ([], []) if o.no_advertise else self._urls
+        if (before.imports, before.exports) != (o.imports, o.exports):
+            self._permissions = _permissions(o)
+            for link in self.mesh.shown():
+                self._handle.restrict(link.number, self._permissions)
+            self.mesh.tell()  # what others announce by it is held to the new rules
+        if before.routes != o.routes:
+            self.mesh.follow(_targets(o), self._pace.now())
+            self._pace.go_on()
+        if (before.username, before.password) != (o.username, o.password):
+            self.mesh.judge_logins()
+        if before.no_advertise != o.no_advertise:
+            self.clients_change()
 
     def close(self) -> None:
         """Dials no more; connections end with the data plane."""

@@ -2,6 +2,7 @@
 one of nats-server in the same place."""
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -26,17 +27,20 @@ RULES = {
 }
 SUBJECTS = ("a", "b", "a.x", "a.y", "a.x.y", "b.x", "b.x.y", "c")
 PATTERNS = ("a.*", "a.>", "b.*.y", ">")
+_groups = itertools.count(1)
 
 
 async def crossing(cluster: Cluster, sender: int, receiver: int) -> list[str]:
     """What gets from a client of one member to those who listen at another: `subscription subject`
-    for each message."""
+    for each message. Its queue groups are new: members whose clients have just gone may be there
+    for a while, and would be chosen."""
     got: list[str] = []
+    group = f"of-{next(_groups)}"
     async with clients(cluster) as members:
         for subject in SUBJECTS + PATTERNS:
-            for queue in ("", f"of-{subject}"):
+            for queue in ("", f"{group}-{subject}"):
 
-                async def take(message: Any, on: str = f"{subject} {queue}") -> None:
+                async def take(message: Any, on: str = f"{subject} {queue and 'queue'}") -> None:
                     if message.subject in SUBJECTS:
                         got.append(f"{on} {message.subject}")
 

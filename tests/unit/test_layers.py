@@ -212,7 +212,7 @@ PARTS = {
         *("access.accounts", "access.certificates", "access.clients", "access.configured"),
         *("access.secured", "config", "disk.storage", "listeners", "process.logs"),
         *("services.certificates", "services.delegates", "services.inbox", "services.jetstream"),
-        "services.stapling",
+        *("services.routes", "services.stapling"),
     },
     "services.following_logins": {
         *("access.auth", "access.clients", "access.configured", "access.staying"),
