@@ -127,6 +127,35 @@ cdef struct WaitingAck:
     uint32_t n_reply
     uint8_t reply[1]
 
+cdef struct Asked:
+    # A pull request that waits with the leader of the group, allocated with its reply.
+    ListNode node
+    uint32_t n_reply
+    uint8_t reply[1]
+
+cdef struct AskedList:
+    List all                # in the order in which they came
+    StrMap by_reply         # -> Asked*
+    uint32_t n
+
+cdef enum ConsumerOp:
+    # The first byte of an entry of a consumer's Raft group.
+    OP_DELIVERED = 7
+    OP_ACKED = 8
+    OP_SKIP = 10
+    OP_REQUEST = 12
+    OP_REQUEST_ENDS = 13
+    OP_RESET = 18
+
+cdef struct ConsumerEntry:
+    # What a leader proposes to its consumer's group. Spans are views of the entry.
+    uint8_t op              # ConsumerOp
+    uint64_t dseq           # of the delivery
+    uint64_t sseq           # of the message; of a skip or reset: the next one to deliver
+    uint64_t deliveries
+    int64_t sent            # wall clock: from when on the ack is waited for
+    Span reply              # of a request, and of one to reset, where it may be empty
+
 cdef struct ConsumerInfo:
     uint64_t delivered_dseq
     uint64_t delivered_seq
@@ -245,6 +274,7 @@ cdef struct Consumer:
     uint32_t id             # in the log
     int64_t serial          # tells it from others of its name, for events
     bint logged
+    bint fresh              # there was no state of it on opening
     bint damaged            # what was there of its state on opening: a part of it is not used
     uint64_t known_hash     # of the o.dat that was there on opening: it says nothing newer
     int64_t known_time
@@ -284,6 +314,7 @@ cdef struct Consumer:
     Replay replay
     Rate rate
     PullQueue pull
+    AskedList asked         # while another member leads
     Pin pin
     Push push
     Flow flow
@@ -311,6 +342,17 @@ cdef void consumer_follow(Consumer* c) noexcept nogil
 # What a leader's log took, for the consumers of the same names here that follow, and their log. It may come late, but in its
 # order. 0 | -1 no memory | -2 damaged: the rest of the entry was left out
 cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
+# An entry in nats-server's form. False: it is none, or damaged
+cdef bint consumer_entry_get(Span entry, ConsumerEntry* e) noexcept nogil
+# Adds the entry to out. 0 | -1 no memory
+cdef int consumer_entry_put(const ConsumerEntry* e, Bytes* out) noexcept nogil
+# From its opening on it is a member of a Raft group, which says where a new consumer starts.
+cdef void consumer_join(Consumer* c) noexcept nogil
+# What the group agreed on, in its order, from the last snapshot on. 0 | -1 no memory
+cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil
+# The state of a snapshot, as consumer_encode_state writes it; an older one changes nothing, nor does one here that leads.
+# 0 | -1 no memory | -2 not a state: as before
+cdef int consumer_restore(Consumer* c, Span state) noexcept nogil
 # before: how it stands under the new configuration, before that lets anything be delivered; it is filled when what is pending is
 # counted, and lives as long. filter: as consumer_new's; what is not needed is left in it. 0 | -1 no memory
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter, ConsumerInfo* before) noexcept nogil

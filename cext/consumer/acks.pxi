@@ -63,9 +63,7 @@ cdef void ack_piece(Consumer* c) noexcept nogil:
         i = c.pending.first
         sseq = entry_at(&c.pending, i).sseq
         dseq = entry_at(&c.pending, i).dseq
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
+        drop_pending(c, i)
         let_go(c, sseq)
     else:
         sseq = c.upto.seq

@@ -215,7 +215,7 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
     if c.replay.on:
         c.replay.ts = ts
         c.replay.on = seq < c.replay.until
-    log_delivered(c, seq, dseq, 1)
+    log_delivered(c, seq, dseq, 1, c.env.now)
     if c.cfg.ack_policy == ACK_POLICY_NONE:
         c.floor_dseq = dseq
         c.floor_seq = seq
@@ -250,7 +250,7 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     if not deliver_record(c, &r, deliveries, <uint64_t>max(<int64_t>0, c.num_pending), &cost):
         return STEP_WAIT
     note_delivered(c)
-    log_delivered(c, seq, dseq, deliveries)
+    log_delivered(c, seq, dseq, deliveries, c.env.now)
     i = pending_find(&c.pending, seq)           # what was sent may have led to its ack already
     if i:
         e = entry_at(&c.pending, i)

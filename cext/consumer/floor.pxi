@@ -13,14 +13,19 @@ cdef void floor_after(Consumer* c, bint was_first) noexcept nogil:
     invariant(c.floor_dseq < c.dseq, "nothing is acked that was not delivered")
 
 
-cdef void take_out(Consumer* c, uint32_t i) noexcept nogil:
-    # No longer pending, for whatever reason.
-    cdef bint first = i == c.pending.first
-    invariant(c.pending.n > 0, "what is acked was pending")
+cdef inline void drop_pending(Consumer* c, uint32_t i) noexcept nogil:
+    # No longer pending; the floor stays.
     invariant(entry_at(&c.pending, i).deliveries <= 1 or c.n_redelivered > 0, "redeliveries are counted")
     if entry_at(&c.pending, i).deliveries > 1:
         c.n_redelivered -= 1
     pending_remove(&c.pending, i)
+
+
+cdef void take_out(Consumer* c, uint32_t i) noexcept nogil:
+    # No longer pending, for whatever reason.
+    cdef bint first = i == c.pending.first
+    invariant(c.pending.n > 0, "what is acked was pending")
+    drop_pending(c, i)
     floor_after(c, first)
 
 

@@ -39,6 +39,7 @@ cdef void timers_prepare(Consumer* c) noexcept nogil:
 cdef void consumer_free(Consumer* c) noexcept nogil:
     count_stop(c)
     waiting_acks_free(c)
+    asked_forget(c)
     deadlines_forget(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)

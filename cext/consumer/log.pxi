@@ -102,12 +102,12 @@ cdef void log_numbers(Consumer* c, uint8_t kind, const uint64_t* numbers, uint32
     log_posted(c)
 
 
-cdef void log_delivered(Consumer* c, uint64_t sseq, uint64_t dseq, uint32_t deliveries) noexcept nogil:
+cdef void log_delivered(Consumer* c, uint64_t sseq, uint64_t dseq, uint32_t deliveries, int64_t sent) noexcept nogil:
     cdef uint64_t numbers[4]
     numbers[0] = sseq
     numbers[1] = dseq
     numbers[2] = deliveries
-    numbers[3] = <uint64_t>c.env.now
+    numbers[3] = <uint64_t>sent
     log_numbers(c, LOG_DELIVERED, numbers, 4)
 
 
@@ -145,15 +145,18 @@ cdef void log_exhausted(Consumer* c, uint64_t sseq) noexcept nogil:
     log_numbers(c, LOG_EXHAUSTED, &sseq, 1)
 
 
+cdef void log_sent(Consumer* c, uint64_t sseq, int64_t sent) noexcept nogil:
+    cdef uint64_t numbers[2]
+    numbers[0] = sseq
+    numbers[1] = <uint64_t>sent
+    log_numbers(c, LOG_DEADLINE, numbers, 2)
+
+
 cdef void log_deadline(Consumer* c, uint64_t sseq, int64_t deadline) noexcept nogil:
     # deadline: wall clock.
-    cdef uint64_t numbers[2]
     cdef uint32_t i = pending_find(&c.pending, sseq)
-    if i == 0:
-        return
-    numbers[0] = sseq
-    numbers[1] = <uint64_t>(deadline - wait_of(c, entry_at(&c.pending, i).deliveries))
-    log_numbers(c, LOG_DEADLINE, numbers, 2)
+    if i:
+        log_sent(c, sseq, deadline - wait_of(c, entry_at(&c.pending, i).deliveries))
 
 
 cdef void log_known(Consumer* c, uint64_t hash, int64_t time) noexcept nogil:

@@ -136,7 +136,4 @@ cdef void on_resumed(Watcher* w) noexcept nogil:
 
 cdef bint on_asked(Watcher* w, uint64_t seq) noexcept nogil:
     # Whether this stored message, which matches, is still needed here.
-    cdef Consumer* c = watcher_owner(w)
-    cdef uint64_t deliveries
-    return (placing(c) or undelivered(c, seq) or pending_find(&c.pending, seq) != 0
-            or u64map_get(&c.exhausted, seq, &deliveries))
+    return needs(watcher_owner(w), seq)

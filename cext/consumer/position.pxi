@@ -37,6 +37,13 @@ cdef bint undelivered(const Consumer* c, uint64_t seq) noexcept nogil:
     return low < c.skip.n and c.skip.seqs[low] == seq
 
 
+cdef bint needs(Consumer* c, uint64_t seq) noexcept nogil:
+    # Whether a message that matches is still to be delivered, or acked.
+    cdef uint64_t deliveries
+    return (placing(c) or undelivered(c, seq) or pending_find(&c.pending, seq) != 0
+            or u64map_get(&c.exhausted, seq, &deliveries))
+
+
 cdef void skip_end(Consumer* c) noexcept nogil:
     free(c.skip.seqs)
     c.skip.seqs = NULL

@@ -15,10 +15,7 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
         else:
             start_waiting(c, i)                 # without memory: once more later
         return
-    invariant(deliveries <= 1 or c.n_redelivered > 0, "redeliveries are counted")
-    if deliveries > 1:
-        c.n_redelivered -= 1
-    pending_remove(&c.pending, i)
+    drop_pending(c, i)
     u64map_put(&c.exhausted, seq, deliveries)
     log_exhausted(c, seq)
     advise(c, ADV_MAX_DELIVER, seq, 0, deliveries, 0, span(NULL, 0))

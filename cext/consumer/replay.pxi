@@ -197,9 +197,7 @@ cdef void replay_upto(Consumer* c, uint64_t sseq, uint64_t dseq) noexcept nogil:
     cdef uint32_t i
     while c.pending.first and entry_at(&c.pending, c.pending.first).sseq <= sseq:
         i = c.pending.first
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
+        drop_pending(c, i)
     c.floor_seq = max(c.floor_seq, sseq)
     c.floor_dseq = max(c.floor_dseq, dseq)
 
@@ -216,9 +214,7 @@ cdef void replay_apply(Consumer* c, uint8_t kind, const uint64_t* v) noexcept no
         replay_upto(c, v[0], v[1])
     elif kind == LOG_EXHAUSTED and i:
         u64map_put(&c.exhausted, v[0], entry_at(&c.pending, i).deliveries)
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
+        drop_pending(c, i)
     elif kind == LOG_PASSED and c.delivered_seq < v[0] < UINT64_MAX:
         c.delivered_seq = v[0]
         c.next = max(c.next, v[0] + 1)

@@ -10,9 +10,7 @@ cdef void drop_below(Consumer* c, uint64_t start) noexcept nogil:
         c.n_redelivered = 0
     while c.pending.n and entry_at(&c.pending, c.pending.first).sseq < start:
         i = c.pending.first
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
+        drop_pending(c, i)
     floor_after(c, True)
 
 
@@ -48,9 +46,7 @@ cdef void go_back(Consumer* c, uint64_t seq) noexcept nogil:
     cdef Bytes seqs
     dead_truncated(c, seq)
     while i and entry_at(&c.pending, i).sseq > seq:
-        if entry_at(&c.pending, i).deliveries > 1:
-            c.n_redelivered -= 1
-        pending_remove(&c.pending, i)
+        drop_pending(c, i)
         i = c.pending.last
     memset(&seqs, 0, sizeof(Bytes))
     for k in range(exhausted_in(c, seq + 1, UINT64_MAX, &seqs)):

@@ -188,6 +188,7 @@ cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
         clip(c)
         rc = 0
     elif rc == 0:
+        c.fresh = True
         rc = start_anew(c)
     return rc
 

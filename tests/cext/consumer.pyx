@@ -1,7 +1,10 @@
 """Lets the consumers of a stream lead and follow."""
 
-from jsserver.cext.bytes cimport Span, span_of
+from libc.string cimport memset
+
+from jsserver.cext.bytes cimport Bytes, Span, bytes_free, span_of
 from jsserver.cext.consumer cimport (
+    ConsumerEntry, consumer_apply, consumer_entry_get, consumer_entry_put, consumer_join, consumer_restore,
     ConsumerHandle, Consumers, StreamHandle, consumer_follow, consumer_lead, consumers_apply, consumers_flush, consumers_of,
 )
 
@@ -72,3 +75,70 @@ cdef class PyLead:
                 self.stream.box.leave()
             if rc < 0:
                 raise MemoryError()
+
+
+include "texts.pxi"
+
+FIELDS = ("op", "dseq", "sseq", "deliveries", "sent", "reply")
+
+
+def get_entry(bytes entry not None) -> "dict | None":
+    """What an entry of a consumer's group says, without what is empty; None: it is none."""
+    cdef ConsumerEntry e
+    if not consumer_entry_get(span_of(entry), &e):
+        return None
+    said = zip(FIELDS, (e.op, e.dseq, e.sseq, e.deliveries, e.sent, span_bytes(e.reply)))
+    return {name: value for name, value in said if value}
+
+
+def put_entry(dict said not None) -> bytes:
+    """The entry that says so."""
+    cdef ConsumerEntry e
+    cdef Bytes out
+    cdef bytes reply = said.get("reply", b"")
+    memset(&e, 0, sizeof(ConsumerEntry))
+    memset(&out, 0, sizeof(Bytes))
+    e.op, e.dseq, e.sseq = said["op"], said.get("dseq", 0), said.get("sseq", 0)
+    e.deliveries, e.sent, e.reply = said.get("deliveries", 0), said.get("sent", 0), span_of(reply)
+    try:
+        if consumer_entry_put(&e, &out) < 0:
+            raise MemoryError
+        return (<const char*>out.data)[:out.n]
+    finally:
+        bytes_free(&out)
+
+
+cdef class Member:
+    """A consumer as a member of a Raft group, of which nothing is there but what it agrees on."""
+    cdef ConsumerHandle handle
+
+    def __init__(self, ConsumerHandle handle not None):
+        self.handle = handle
+        with nogil:
+            handle.box.enter()
+            consumer_join(handle.c)
+            handle.box.leave()
+
+    def apply(self, bytes entry not None) -> int:
+        cdef ConsumerEntry e
+        cdef Span text = span_of(entry)
+        cdef int rc = -2
+        with nogil:
+            self.handle.box.enter()
+            if consumer_entry_get(text, &e):
+                rc = consumer_apply(self.handle.c, &e)
+            self.handle.box.leave()
+        return rc
+
+    def restore(self, bytes state not None) -> int:
+        cdef Span text = span_of(state)
+        cdef int rc
+        with nogil:
+            self.handle.box.enter()
+            rc = consumer_restore(self.handle.c, text)
+            self.handle.box.leave()
+        return rc
+
+    def asked(self) -> int:
+        """How many pull requests wait with the leader."""
+        return self.handle.c.asked.n

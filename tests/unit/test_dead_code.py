@@ -32,7 +32,12 @@ VOCABULARY = re.compile(r"KIND_|CLOSE_|ENTRY_|EXTENDS")
 #: What headers publish though nothing of the product calls it yet, and the feature to come that
 #: will. Tests drive it, so that the feature finds it sound.
 SEAMS = {
+    "consumer_apply": "clusters: what a consumer's group agreed on",
+    "consumer_entry_get": "clusters: entries of a consumer's group",
+    "consumer_entry_put": "clusters: entries of a consumer's group",
     "consumer_follow": "clusters: a consumer whose server no longer leads",
+    "consumer_join": "clusters: a consumer that is a member of a group",
+    "consumer_restore": "clusters: a snapshot of a consumer's group",
     "consumers_apply": "clusters: records of a leader that a majority has",
     "keeper_turn": "clusters under a simulated clock: a server without threads of its own",
     "log_cut_head": "clusters: a log drops what a snapshot holds",

@@ -1,0 +1,190 @@
+"""What the groups of consumers agreed on in a cluster of three nats-servers leads to the same state
+here as on their followers."""
+
+import asyncio
+import json
+import random
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from tests.cext.consumer import Member, get_entry, put_entry
+from tests.cext.raft import append_entry
+from tests.cext.raftlog import Directory, Machine
+from tests.cext.stream import TestEnv
+from tests.peer import REASON, find_peer
+from tests.raft.cluster import NAMES, Cluster, peer_id
+from tests.unit.consumer_states import read_state
+from tests.unit.stream_world import INTEREST, LIMITS, SECOND, WORKQUEUE, World
+
+pytestmark = pytest.mark.skipif(find_peer() is None, reason=REASON)
+
+STREAMS = {"L": LIMITS, "I": INTEREST, "W": WORKQUEUE}
+CONSUMERS: dict[str, dict[str, Any]] = {
+    "E": {"ack_policy": "explicit", "ack_wait": SECOND},
+    "M": {"ack_policy": "explicit", "ack_wait": SECOND, "max_deliver": 2},
+    "A": {"ack_policy": "all", "ack_wait": SECOND},
+    "N": {"ack_policy": "none"},
+    "F": {"ack_policy": "explicit", "ack_wait": SECOND, "filter_subject": "{}.b"},
+    "B": {"ack_policy": "explicit", "backoff": [SECOND // 2, SECOND], "max_deliver": 4},
+}
+STEPS = 60
+
+
+def consumers_of(stream: str) -> list[str]:
+    return ["E"] if stream == "W" else list(CONSUMERS)
+
+
+async def api(client: Any, subject: str, said: dict[str, Any]) -> dict[str, Any]:
+    answer = await client.request(f"$JS.API.{subject}", json.dumps(said).encode(), timeout=5)
+    found: dict[str, Any] = json.loads(answer.data)
+    assert "error" not in found, (subject, found)
+    return found
+
+
+async def make(client: Any, _: Any) -> None:
+    for stream, retention in STREAMS.items():
+        config: dict[str, Any] = {"name": stream, "subjects": [f"{stream}.>"], "num_replicas": 3}
+        await api(client, f"STREAM.CREATE.{stream}", config | {"retention": retention})
+        for name in consumers_of(stream):
+            own = {key: value for key, value in CONSUMERS[name].items()}
+            if "filter_subject" in own:
+                own["filter_subject"] = own["filter_subject"].format(stream)
+            config = {"name": name, "durable_name": name, "num_replicas": 3} | own
+            said = {"stream_name": stream, "config": config, "action": ""}
+            await api(client, f"CONSUMER.CREATE.{stream}.{name}", said)
+
+
+class User:
+    """Asks for messages and acks some, in no sensible order."""
+
+    def __init__(self, client: Any, seed: int) -> None:
+        self.client = client
+        self.random = random.Random(seed)
+        self.held: list[Any] = []
+
+    async def start(self) -> None:
+        self.inbox = self.client.new_inbox()
+
+        async def took(message: Any) -> None:
+            if message.reply:
+                self.held.append(message)
+
+        await self.client.subscribe(self.inbox, cb=took)
+
+    async def step(self) -> None:
+        stream = self.random.choice(list(STREAMS))
+        name = self.random.choice(consumers_of(stream))
+        match self.random.randrange(12):
+            case 0 | 1:
+                for _ in range(5):
+                    subject = f"{stream}.{self.random.choice('ab')}"
+                    await self.client.request(subject, b"x", timeout=5)
+            case 2 | 3 | 4:
+                said = {"batch": self.random.randint(1, 6), "expires": SECOND}
+                subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}"
+                await self.client.publish(subject, json.dumps(said).encode(), reply=self.inbox)
+            case 10 if self.random.random() < 0.3:
+                await api(self.client, f"CONSUMER.RESET.{stream}.{name}", {})
+            case 11 if stream == "L" and self.random.random() < 0.3:
+                await api(self.client, "STREAM.PURGE.L", {"keep": 4})
+            case _:
+                await self.answer()
+
+    async def answer(self) -> None:
+        if self.held:
+            message = self.held.pop(self.random.randrange(len(self.held)))
+            texts = (b"+ACK", b"+ACK", b"+TERM", b"-NAK", b'-NAK {"delay": 700000000}', b"+WPI")
+            await self.client.publish(message.reply, self.random.choice(texts))
+
+    async def states(self) -> list[Any]:
+        found = []
+        for stream in STREAMS:
+            for said in (await api(self.client, f"CONSUMER.LIST.{stream}", {}))["consumers"]:
+                found.append([said["name"], said["delivered"], said["ack_floor"]])
+        return found
+
+
+async def use(cluster: Cluster, seed: int) -> dict[tuple[str, str], tuple[str, str]]:
+    """Of each consumer its group and who led it at the end."""
+    servers = [f"nats://127.0.0.1:{port}" for port in cluster.ports[:3]]
+    client = await nats.connect(servers)
+    user = User(client, seed)
+    await user.start()
+    for _ in range(STEPS):
+        await user.step()
+        await asyncio.sleep(0.02)  # between users, not for something
+    before: list[Any] = []
+    for _ in range(60):
+        await asyncio.sleep(0.5)  # until nothing is delivered again and files are written
+        states = await user.states()
+        if states == before:
+            break
+        before = states
+    groups = {}
+    for stream in STREAMS:
+        for said in (await api(client, f"CONSUMER.LIST.{stream}", {}))["consumers"]:
+            at = said["cluster"]
+            groups[stream, said["name"]] = at["raft_group"], at["leader"]
+    await client.close()
+    return groups
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path)
+    try:
+        found.start()
+        found.ask(make)
+        yield found
+    finally:
+        found.stop(signal.SIGKILL)
+
+
+def agreed(cluster: Cluster, server: str, group: str) -> tuple[list[bytes], int]:
+    """The entries of a group as this server has them, and how often it was led anew."""
+    copy = cluster.base / "copies" / group
+    shutil.copytree(cluster.groups(server)[group.encode()], copy)
+    directory = Directory(Machine(), copy, group.encode(), peer_id(server))
+    ends = directory.state()
+    entries, terms = [], set()
+    for index in range(ends["first"], ends["last"] + 1):
+        record = append_entry(directory.load(index) or b"")
+        assert record is not None
+        terms.add(record["term"])
+        entries += [data for kind, data in record["entries"] if kind == 0]
+    directory.close()
+    assert ends["first"] == 1, "no snapshot took the place of entries"
+    return entries, len(terms)
+
+
+def test_entries_of_a_cluster_lead_to_the_states_of_its_followers(cluster: Cluster) -> None:
+    groups = asyncio.run(use(cluster, 1))
+    cluster.stop(signal.SIGKILL)
+    kinds = set()
+    for (stream, name), (group, leader) in groups.items():
+        follower = next(server for server in NAMES if server != leader)
+        entries, terms = agreed(cluster, follower, group)
+        place = next((cluster.base / follower).glob(f"jetstream/*/streams/{stream}/obs/{name}"))
+        theirs = read_state((place / "o.dat").read_bytes())
+        params: dict[str, Any] = dict(CONSUMERS[name])
+        params.pop("filter_subject", None)
+        if "backoff" in params:
+            params["ack_wait"] = params["backoff"][0]
+        stamp = (place / "o.dat").stat().st_mtime_ns
+        world = World(TestEnv(now=stamp), retention=STREAMS[stream], active=False)
+        handle = world.consumer(**params)
+        member = Member(handle)
+        for entry in entries:
+            said = get_entry(entry)
+            assert said is not None and put_entry(said) == entry
+            kinds.add(said["op"])
+            assert member.apply(entry) == 0
+        ours = read_state(handle.encode_state())
+        assert ours.near(theirs), (stream, name, terms, ours, theirs)
+    assert kinds == {7, 8, 10, 12, 13, 18}
