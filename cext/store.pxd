@@ -64,6 +64,8 @@ cdef enum DamageKind:
     DAMAGE_LOG = 7          # entries of a log
     DAMAGE_BATCH = 8        # a batch that was never finished: put aside and cut
     DAMAGE_SHORT = 9        # a block's file has lost its end since it was closed, and no message with it
+    DAMAGE_RESERVE = 10     # sequence.jsr, which nothing hung on
+    DAMAGE_KEY = 11         # the key of a block, which is put aside with it
 
 cdef struct Damage:
     DamageKind kind

@@ -24,8 +24,9 @@ from jsserver.cext.bytes cimport (
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
 from jsserver.cext.store cimport (
-    DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_SEQUENCES, DAMAGE_SHORT,
-    DAMAGE_TAIL, RM_AGE, STORE_FILE, STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_FULL, ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK,
+    DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_KEY, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_RESERVE,
+    DAMAGE_SEQUENCES, DAMAGE_SHORT, DAMAGE_TAIL, RM_AGE, STORE_FILE, STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_FULL,
+    ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK,
     ST_TOO_LARGE, ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
     committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_ahead, store_append_at,
     store_back, store_batch, store_batch_end, store_close, store_copy, store_count_of, store_count_some,

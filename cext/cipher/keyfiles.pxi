@@ -74,7 +74,7 @@ cdef int key_open(const char* block, Span secret, const uint8_t* sealed, size_t 
 
 cdef int key_read(Encrypted* e, const char* block, const char* suffix, CryptKey* key, bint* old) noexcept nogil:
     # What a block's key file holds; old: it is not of the cipher and the secret that the server has now. 0 | -errno: ENOKEY where
-    # there is none, EKEYREJECTED where no secret opens it
+    # there is none, EKEYREJECTED where it is of no cipher, or no secret opens it
     cdef uint8_t sealed[KEY_FILE_MAX + 1]
     cdef char path[PATH_ROOM]
     cdef FileOps* f = e.inner
@@ -90,7 +90,7 @@ cdef int key_read(Encrypted* e, const char* block, const char* suffix, CryptKey*
         return <int>n
     key.kind = key_kind(<size_t>n)
     if key.kind == CIPHER_NONE:
-        return -ENOKEY
+        return -EKEYREJECTED
     old[0] = key.kind != e.kind
     rc = key_open(block, secret_of(e), sealed, <size_t>n, key)
     if rc == -EKEYREJECTED and e.before.n:
@@ -121,6 +121,18 @@ cdef int is_blank(Encrypted* e, int fd) noexcept nogil:
                 return 0
         at += n
     return 1 if n == 0 else <int>n
+
+
+cdef int blank_at(Encrypted* e, const char* path) noexcept nogil:
+    # The same of the file of this name.
+    cdef FileOps* f = e.inner
+    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
+    cdef int rc
+    if fd < 0:
+        return fd
+    rc = is_blank(e, fd)
+    f.close(f.ctx, fd)
+    return rc
 
 
 # ---- sheets: a mark, the cipher, a nonce, and 8 bytes by which the key is known

@@ -11,14 +11,53 @@ cdef int key_found(Encrypted* e, const char* path, int fd, FileState* s) noexcep
         return min(rc, 0)
     s.keyed = True
     rc = key_read(e, path, key_suffix(path), &s.key, &old)
-    if rc == -ENOKEY and is_blank(e, fd) == 1:      # only a start meets one: a crash came between the names of both
+    if rc == 0 or rc != -ENOKEY and rc != -EKEYREJECTED:
+        return rc
+    if is_blank(e, fd) == 1:        # only a start meets one: a crash came between the names of both
         rc = key_give(e, path, &s.key)
         s.ours = rc == 0
         s.high = 0
+        return rc
     if rc == -ENOKEY and block_plain(e, path):
         s.key.kind = CIPHER_NONE
-        rc = 0
-    return rc
+        return 0
+    return -EKEYREJECTED            # prepare has seen that the server has the right key
+
+
+cdef bint has_opened(Encrypted* e, const char* dir, const char* block, uint32_t* others) noexcept nogil:
+    # Whether the key of another block in the folder opens; others: there are so many that were looked at.
+    cdef FileOps* f = e.inner
+    cdef char path[PATH_ROOM]
+    cdef Bytes names
+    cdef const char* name
+    cdef CryptKey key
+    cdef bint old, opened = False
+    memset(&names, 0, sizeof(names))
+    others[0] = 0
+    if f.names(f.ctx, dir, &names) >= 0:
+        name = <const char*>names.data
+        while not opened and name != NULL and name < <const char*>names.data + names.n:
+            if (path_ends(name, strlen(name), b".blk") and not is_aside(name) and strcmp(name, block_name(block))
+                    and snprintf(path, sizeof(path) - 32, "%s/%s", dir, name) < <int>sizeof(path) - 32):
+                others[0] += 1
+                opened = key_read(e, path, b"", &key, &old) == 0
+            name += strlen(name) + 1
+    bytes_free(&names)
+    return opened
+
+
+cdef bint key_damaged(Encrypted* e, const char* block) noexcept nogil:
+    # Of a block whose key is not there or does not open: whether that file is damaged, rather than the server's key another one.
+    # The stream's own key opens, and so does one of its other blocks, if it has any.
+    cdef char dir[PATH_ROOM]
+    cdef char index[PATH_ROOM + 16]
+    cdef size_t end = strlen(block)
+    cdef CryptKey key
+    cdef uint32_t others
+    part_of(block, &end)
+    snprintf(dir, sizeof(dir), "%.*s", <int>end, block)
+    snprintf(index, sizeof(index), "%s/index.db", dir)
+    return whole_key(e, index, &key) == 0 and (has_opened(e, dir, block, &others) or others == 0)
 
 
 cdef bint block_plain(Encrypted* e, const char* path) noexcept nogil:

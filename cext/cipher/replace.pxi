@@ -288,7 +288,7 @@ cdef int keyless_aside(Encrypted* e, const char* stream) noexcept nogil:
     cdef Bytes names
     cdef uint64_t last
     cdef bint old
-    cdef int fd, rc
+    cdef int rc
     snprintf(dir, sizeof(dir), "%s/msgs", stream)
     if not f.is_dir(f.ctx, dir):
         return 0
@@ -301,10 +301,7 @@ cdef int keyless_aside(Encrypted* e, const char* stream) noexcept nogil:
     snprintf(block, sizeof(block), "%s/%llu.blk", dir, <unsigned long long>last)
     if key_read(e, block, b"", &key, &old) != -ENOKEY:
         return 0
-    fd = f.open(f.ctx, block, O_RDONLY, 0)
-    rc = is_blank(e, fd) if fd >= 0 else fd
-    if fd >= 0:
-        f.close(f.ctx, fd)
+    rc = blank_at(e, block)
     if rc:
         return min(rc, 0)
     snprintf(aside, sizeof(aside), "%s/damaged-%llu.blk", dir, <unsigned long long>last)
@@ -320,6 +317,8 @@ cdef int is_old(Encrypted* e, const char* path, FileForm form) noexcept nogil:
     cdef int fd, rc
     if form == FORM_BLOCK:
         rc = key_read(e, path, b"", &key, &old)
+        if (rc == -ENOKEY or rc == -EKEYREJECTED) and (blank_at(e, path) == 1 or key_damaged(e, path)):
+            return 0            # who opens the block deals with that
         return 1 if rc == -ENOKEY else rc if rc < 0 else old
     fd = f.open(f.ctx, path, O_RDONLY, 0)
     if fd < 0:

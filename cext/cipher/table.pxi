@@ -219,6 +219,25 @@ cdef int encrypted_direct(void* ctx, int fd, bint on) noexcept nogil:
     return -EINVAL if on else 0
 
 
+cdef int unread_move(Encrypted* e, const char* a, const char* b) noexcept nogil:
+    # A block that cannot be opened, and its key, get other names. 0 | -errno
+    cdef FileOps* f = e.inner
+    cdef char key[PATH_ROOM]
+    cdef char to[PATH_ROOM]
+    cdef int rc = f.rename(f.ctx, a, b)
+    if rc < 0:
+        return rc
+    key_path(a, b"", key)
+    key_path(b, b"", to)
+    f.rename(f.ctx, key, to)
+    e.system.lock(e.system.ctx, &e.mutex)
+    e.places += 1
+    state_forget(e, a)
+    state_forget(e, b)
+    e.system.unlock(e.system.ctx, &e.mutex)
+    return 0
+
+
 cdef int rename_known(Encrypted* e, const char* a, const char* b, FileForm form) noexcept nogil:
     # Of files of one form. 0 | -errno
     cdef FileOps* f = e.inner
@@ -227,6 +246,8 @@ cdef int rename_known(Encrypted* e, const char* a, const char* b, FileForm form)
     cdef int fd = encrypted_open(&e.ops, a, O_RDONLY, 0)        # so that it is known
     cdef FileState* t
     cdef int rc
+    if fd == -EKEYREJECTED and form == FORM_BLOCK:
+        return unread_move(e, a, b)
     if fd < 0:
         return fd
     t = open_find(e, fd).state

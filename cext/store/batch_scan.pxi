@@ -31,7 +31,7 @@ cdef int batch_closed(Scan* c, uint64_t at) noexcept nogil:
 
 cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
     # The bytes of a block whose turn has not come, to be looked at until ahead_free: 1; 0: it has none;
-    # ST_NOT_FOUND: it has no file; or another error.
+    # ST_NOT_FOUND: it has no file, or one that nobody can read; or another error.
     cdef Store* s = o.s
     cdef FileOps* f = s.files
     cdef char path[4300]
@@ -46,7 +46,7 @@ cdef int ahead_read(Opening* o, uint64_t num, Scan* c) noexcept nogil:
     block_path(s, c.b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDONLY, 0)
     n = f.size(f.ctx, fd) if fd >= 0 else fd
-    if fd == -ENOENT:
+    if fd == -ENOENT or fd == -EKEYREJECTED:
         rc = ST_NOT_FOUND
     elif n <= 0:
         rc = ST_IO if n < 0 else 0

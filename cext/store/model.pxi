@@ -305,6 +305,12 @@ cdef struct StoreShared:
     uint64_t floor              # first_seq, likewise
     uint64_t dirty              # in the committer's list of stores with something to write. Changed under q
 
+cdef enum ReserveFate:
+    # What a damaged sequence.jsr still says.
+    RESERVE_KNOWN = 0           # all that counts
+    RESERVE_LOST = 1            # not how far sequences went
+    RESERVE_FLOOR_LOST = 2      # nor below which no start may go on
+
 cdef struct StoreRecovery:
     # Whoever opens the store, before any other thread knows it. The flags are read under the engine lock afterwards, when
     # they are False.
@@ -322,6 +328,7 @@ cdef struct StoreRecovery:
     uint64_t stale_size
     bint shorter                # it knows of bytes at the end of a block that are gone
     bint foreign                # the other server was here last
+    ReserveFate reserve
 
 cdef struct StoreQueue:
     # Under q: what is to be written, what was, and the lists of the committer that the store is in.

@@ -21,6 +21,9 @@ from .bytes cimport (
 )
 
 
+cdef extern from "<errno.h>" nogil:
+    int EKEYREJECTED        # of FileOps.open: a block that is encrypted, and whose key is damaged
+
 cdef extern from * nogil:
     """
     #ifndef _GNU_SOURCE

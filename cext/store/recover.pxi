@@ -203,10 +203,12 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
     block_path(s, b, ".blk", path, sizeof(path))
     fd = f.open(f.ctx, path, O_RDWR, 0)
     size = f.size(f.ctx, fd) if fd >= 0 else fd
-    if size < 0 and fd != -ENOENT:
+    if size < 0 and fd != -ENOENT and fd != -EKEYREJECTED:
         snprintf(o.err, o.err_cap, "%s: cannot be opened: %s", path, strerror(<int>-size))
         block_free(b)
         return ST_IO
+    if fd == -EKEYREJECTED:
+        lost_place(s, DAMAGE_KEY, num, 0, 0, 0, 0, 0)
     o.cut = False
     b.writing.fd = fd
     s.blocks[s.b0 + s.n_blocks] = b
@@ -221,6 +223,8 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         o.before.sealed = fd >= 0 and ends_sealed(f, b, fd)
         s.recovery.torn = 0
         return ST_OK
+    if rc == 0 and fd == -EKEYREJECTED:
+        rc = 1
     if rc == 0 and size > 0:
         rc = block_scan(o, b, fd, <uint64_t>size, is_last)
     elif rc == 0 and size == 0:
@@ -234,13 +238,16 @@ cdef int block_recover(Opening* o, uint64_t num, bint is_last, bint sided) noexc
         if synced < 0:
             snprintf(o.err, o.err_cap, "%s: cannot be synced: %s", path, strerror(-synced))
             return ST_IO
-    if fd < 0:
+    if rc == 0 and fd < 0:
+        hole_wide(s, num)       # only a sidecar is there, and does not say what the block had
+        o.before.doubt = True
         block_forget(s, b)
     elif rc == 1:
         if block_aside(s, b) < 0:
             snprintf(o.err, o.err_cap, "%s: damaged, and cannot be put aside", path)
             return ST_IO
-        lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t>size, 0, 0, 0)
+        if fd >= 0:
+            lost_place(s, DAMAGE_ASIDE, num, 0, <uint64_t>size, 0, 0, 0)
         hole_wide(s, num)
         o.before.doubt = True
         block_forget(s, b)
@@ -443,7 +450,12 @@ cdef int store_recover(Opening* o) noexcept nogil:
     if n < 0:
         free(o.sides)
         return <int>n
-    reserve_read(s)
+    rc = reserve_read(s)
+    if rc < 0:
+        snprintf(o.err, o.err_cap, "%s/sequence.jsr: cannot be read: %s", s.dir, strerror(-rc))
+        free(o.sides)
+        free(nums)
+        return ST_IO
     s.writing.caches_doubt = n > 0 and s.com.sync_interval > 0      # a kill may have come between their removal and its sync
     newest = nums[n - 1] if n else 0
     s.recovery.replaying = True
@@ -457,6 +469,11 @@ cdef int store_recover(Opening* o) noexcept nogil:
     free(o.sides)
     if rc == ST_OK:
         rc = tail_recover(s)
+    if rc == ST_OK and s.recovery.reserve != RESERVE_KNOWN:
+        rc = reserve_anew(s)
+        if rc < 0:
+            snprintf(o.err, o.err_cap, "%s/sequence.jsr: cannot be written: %s", s.dir, strerror(-rc))
+            rc = ST_IO
     if rc != ST_OK or not s.recovery.shorter:
         stale_free(s)
     s.recovery.replaying = False

@@ -17,24 +17,70 @@ cdef void reserve_path(const Store* s, char* out, size_t cap) noexcept nogil:
     snprintf(out, cap, "%s/sequence.jsr", s.dir)
 
 
-cdef void reserve_read(Store* s) noexcept nogil:
+cdef bint line_good(const Store* s, const uint8_t* line, uint64_t magic) noexcept nogil:
+    return st_get64(line) == magic and st_get64(line + 24) == hh64(s.key, line, 24)
+
+
+cdef bint line_mended(const Store* s, uint8_t* line, uint64_t magic) noexcept nogil:
+    # Whether the line is good, where needed with a single changed bit changed back.
+    cdef int i
+    if line_good(s, line, magic):
+        return True
+    for i in range(8 * RESERVE_LINE):
+        line[i // 8] ^= <uint8_t>(1 << i % 8)
+        if line_good(s, line, magic):
+            return True
+        line[i // 8] ^= <uint8_t>(1 << i % 8)
+    return False
+
+
+cdef void reserve_take(Store* s, uint8_t* lines, uint64_t n) noexcept nogil:
+    # What the file's first n bytes say; behind them, up to the end of the third line, are zeros.
+    cdef uint64_t i
+    cdef uint8_t* line
+    cdef bint damaged = False, floor_damaged = False
+    for i in range(2):      # the second one is written before the first
+        line = lines + i * RESERVE_LINE
+        if all_zero(line, RESERVE_LINE):
+            continue
+        if not line_mended(s, line, RESERVE_MAGIC):
+            damaged = True
+        elif st_get64(line + 8) > s.writing.reserve_number:
+            s.writing.reserve_number = st_get64(line + 8)
+            s.writing.reserved = st_get64(line + 16)
+    line = lines + 2 * RESERVE_LINE
+    if not all_zero(line, RESERVE_LINE):
+        floor_damaged = not line_mended(s, line, FLOOR_MAGIC)
+        s.writing.floor = st_get64(line + 8) if not floor_damaged else 0
+    if s.writing.reserve_number == 0:
+        # A power cut may have torn the first line that was ever written, before any ack: it has no end.
+        if floor_damaged:
+            s.recovery.reserve = RESERVE_FLOOR_LOST
+        elif n > 2 * RESERVE_LINE or damaged and not (all_zero(lines, RESERVE_LINE) and lines[2 * RESERVE_LINE - 1] == 0):
+            s.recovery.reserve = RESERVE_LOST
+    elif damaged:           # it may be the newer one
+        s.writing.reserved += s.block_size // REC_MIN + RESERVE_STEP + 1
+    if floor_damaged:
+        s.writing.floor = s.writing.reserved
+
+
+cdef int reserve_read(Store* s) noexcept nogil:
+    # 0 or -errno.
+    cdef FileOps* f = s.files
     cdef char path[4300]
-    cdef uint64_t size, at = 0
-    cdef uint8_t* p
+    cdef uint8_t lines[3 * RESERVE_LINE]
+    cdef int64_t n
+    cdef int fd
     reserve_path(s, path, sizeof(path))
-    p = file_read(s.files, path, &size)
-    if p == NULL:
-        return
-    while at + RESERVE_LINE <= min(size, <uint64_t>2 * RESERVE_LINE):
-        if (st_get64(p + at) == RESERVE_MAGIC and st_get64(p + at + 24) == hh64(s.key, p + at, 24)
-                and st_get64(p + at + 8) > s.writing.reserve_number):
-            s.writing.reserve_number = st_get64(p + at + 8)
-            s.writing.reserved = st_get64(p + at + 16)
-        at += RESERVE_LINE
-    if (at + RESERVE_LINE <= size and st_get64(p + at) == FLOOR_MAGIC
-            and st_get64(p + at + 24) == hh64(s.key, p + at, 24)):
-        s.writing.floor = st_get64(p + at + 8)
-    pages_free(p, size)
+    fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if fd < 0:
+        return 0 if fd == -ENOENT else fd
+    memset(lines, 0, sizeof(lines))
+    n = f.pread(f.ctx, fd, lines, sizeof(lines), 0)
+    f.close(f.ctx, fd)
+    if n > 0:
+        reserve_take(s, lines, <uint64_t>n)
+    return <int>min(n, <int64_t>0)
 
 
 cdef int reserve_keep(Store* s, const Block* b) noexcept nogil:
@@ -94,6 +140,13 @@ cdef int reserve_write(Store* s, uint64_t upto) noexcept nogil:
         s.writing.reserve_number += 1
         s.writing.reserved = upto
     return rc
+
+
+cdef int reserve_anew(Store* s) noexcept nogil:
+    # After a start that needed none of its lines: both in the place of the damaged ones. 0 or -errno.
+    cdef int rc = reserve_write(s, s.last_seq)
+    lost_place(s, DAMAGE_RESERVE, 0, 0, 0, 0, 0, 0)
+    return reserve_write(s, s.last_seq) if rc == 0 else rc
 
 
 cdef int floor_write(Store* s, uint64_t seq) noexcept nogil:

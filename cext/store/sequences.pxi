@@ -26,6 +26,7 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
     cdef Damage* d = &r.hole
     cdef uint64_t last = 0, was
     cdef int rc = 0
+    cdef bint doubt
     cdef bint known = r.stale != NULL and not o.foreign and stale_read(s, &last)
     if known:
         s.last_seq = max(s.last_seq, last)
@@ -39,8 +40,12 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
         o.before.doubt = o.before.doubt or d.last == 0 and not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))
-    if (not known and (o.before.doubt or o.before.sealed or says_nothing(s)) and not o.foreign
-            and s.writing.reserved > s.last_seq):
+    doubt = not known and (o.before.doubt or o.before.sealed or says_nothing(s)) and not o.foreign
+    if r.reserve == RESERVE_LOST and doubt or r.reserve == RESERVE_FLOOR_LOST and not known:
+        snprintf(o.err, o.err_cap, "%s/sequence.jsr: damaged, so sequences that were acked might be used again: a repair makes "
+                 "the file anew", s.dir)
+        return ST_IO
+    if doubt and s.writing.reserved > s.last_seq:
         if says_nothing(s) and s.com.sync_interval <= 0:
             lost_add(s, s.last_seq + 1, 0)      # something had been acked; how much is not known
         if s.writing.reserved > s.writing.floor:       # else an earlier start has told of it

@@ -26,13 +26,17 @@ cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
     cdef uint64_t seq, first = 0, last = 0, count = 0, size
     cdef int64_t k
     cdef uint32_t i
+    cdef bint missing = False
     for i in range(c.n):
         if c.off[i] == 0:
             continue
         seq = c.base + (c.rel[i] if c.rel != NULL else i)
         b = block_of(s, seq)
         k = slot_of(b, seq) if b != NULL else -1
-        if (k < 0 or b.off[k] == 0) and lost_add(s, seq, c.live_bytes // max(c.live, <uint32_t>1)):
+        if k >= 0 and b.off[k]:
+            continue
+        missing = True          # a damaged block may have told of it already
+        if lost_add(s, seq, c.live_bytes // max(c.live, <uint32_t>1)):
             first = first if count else seq
             last = seq
             count += 1
@@ -40,7 +44,7 @@ cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:
         lost_place(s, DAMAGE_BLOCK, c.num, 0, c.size, first, last, count)
     if shorter_now(s, c, &size):
         s.recovery.shorter = True
-        if count == 0:
+        if not missing:
             lost_place(s, DAMAGE_SHORT, c.num, size, c.size - size, 0, 0, 0)
     return 0
 

@@ -46,7 +46,7 @@ cdef dict STORE_TEXTS = {
 cdef dict DAMAGE_KINDS = {
     DAMAGE_RECORDS: "records", DAMAGE_MESSAGE: "message", DAMAGE_BLOCK: "block", DAMAGE_ASIDE: "aside", DAMAGE_TAIL: "tail",
     DAMAGE_SEQUENCES: "sequences", DAMAGE_LOG: "log", DAMAGE_BATCH: "batch",
-    DAMAGE_SHORT: "short",
+    DAMAGE_SHORT: "short", DAMAGE_RESERVE: "reserve", DAMAGE_KEY: "key",
 }
 
 

@@ -54,6 +54,13 @@ def lines(lost: Lost) -> Iterator[tuple[int, str]]:
                     f"block {place.block} is shorter than it was at the stop: {place.size} bytes "
                     f"at {place.at} are missing, but no message"
                 )
+            case "key":
+                yield ERROR, (
+                    f"{place.block}.key is damaged or missing: its block, which nobody can read, "
+                    "is put aside"
+                )
+            case "reserve":
+                yield WARNING, "sequence.jsr is damaged and made anew: nothing is lost with it"
             case "log" if not place.size:
                 yield ERROR, (
                     "the log of its consumers is missing or empty: they stand where the last clean "

@@ -184,7 +184,7 @@ cdef class PyStore:
     def _encrypt(self, cipher, bytes secret, bytes before):
         cdef CipherKind kind = CIPHER_AES if cipher == "aes" else CIPHER_CHACHA
         if cipher is not None and self.directory:
-            self.encrypted = encrypted_new(posix_files(), posix_system(), kind, span_of(secret), span_of(before))
+            self.encrypted = encrypted_new(&self.files, posix_system(), kind, span_of(secret), span_of(before))
             self.env.files = encrypted_files(self.encrypted)
 
     def _open(self, bint listen):

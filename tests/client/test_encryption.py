@@ -199,3 +199,39 @@ def test_an_upload_that_a_kill_cuts_off_leaves_no_name_in_clear(
     wait_until(lambda: not list(notes.iterdir()), "the note goes with the chunks")
     with RawApp(server.port) as client:
         assert client.api("STREAM.INFO.OBJ_b")["state"]["messages"] == 0
+
+
+@pytest.mark.parametrize("which", ["block", "consumer"])
+@pytest.mark.parametrize("who", ["ours", "peer"])
+def test_a_damaged_key_costs_what_it_encrypts(
+    servers: Servers, tmp_path: Path, who: str, which: str
+) -> None:
+    """The rest is served. nats-server says nothing of a block, and leaves a consumer out."""
+    server = started(servers, who, tmp_path, key="secret")
+    fill(server.port, "none")
+    with RawApp(server.port) as client:
+        assert "error" not in client.api("STREAM.CREATE.T", {"name": "T", "subjects": ["t"]})
+    server.stop()
+    stream = next(tmp_path.rglob("streams/S"))
+    keys = sorted((stream / "msgs").glob("*.key"), key=lambda path: int(path.stem))
+    key = keys[len(keys) // 2] if which == "block" else stream / "obs" / "C" / "meta.key"
+    data = bytearray(key.read_bytes())
+    data[40] ^= 0x55
+    key.write_bytes(data)
+    server = started(servers, who, tmp_path, key="secret")
+    with RawApp(server.port) as client:
+        assert client.api("STREAM.NAMES")["streams"] == ["S", "T"]
+        state = client.api("STREAM.INFO.S")["state"]
+        assert state["last_seq"] == COUNT
+        for seq in (state["first_seq"], COUNT):
+            assert "error" not in client.api("STREAM.MSG.GET.S", {"seq": seq})
+        if which == "consumer":
+            assert "error" in client.api("CONSUMER.INFO.S.C")
+        elif who == "ours":
+            lost = state["lost"]["msgs"]
+            assert len(lost) > 10
+            assert "error" in client.api("STREAM.MSG.GET.S", {"seq": lost[0]})
+            assert f"{key.name} is damaged or missing" in server.log()
+            assert f"lost messages: {len(lost)} " in server.log()
+            assert not key.exists()
+            assert (key.parent / f"damaged-{key.name}").read_bytes() == data

@@ -42,7 +42,7 @@ def served(store: PyStore) -> dict[int, tuple[str, bytes]]:
     for seq in range(state["first_seq"], state["last_seq"] + 1):
         try:
             message = store.load(seq)
-        except KeyError:
+        except (KeyError, ValueError):  # it is gone, or damaged
             continue
         found[seq] = message[2], message[4]
     return found
@@ -229,3 +229,103 @@ def test_what_is_cut_off_the_log_of_consumers_is_encrypted(directory: Path, kind
     aside = path.with_name("consumers.log.damaged").read_bytes()
     assert len(aside) > 400
     assert not any(word in aside for word in WORDS)
+
+
+BLOCKS: dict[str, Any] = {"max_bytes": 100_000, "trim": False}
+"""Options of a store with blocks of 32,000 bytes."""
+
+
+def keyed(directory: Path, kind: str, count: int, sided: bool) -> dict[int, tuple[str, bytes]]:
+    """Fills a stream whose own key is good, as a kill leaves it; what it serves."""
+    seed = cipher.seal(
+        cipher.KINDS[kind], cipher.derive(SECRET, ACCOUNT, directory.name.encode()), bytes(32)
+    )
+    (directory / "meta.key").write_bytes(seed)
+    store = filled(directory, kind, count, **BLOCKS)
+    if sided:
+        store.upkeep()
+    had = served(store)
+    store.abandon()
+    return had
+
+
+def damaged(path: Path, how: str) -> None:
+    data = bytearray(path.read_bytes())
+    if how == "missing":
+        path.unlink()
+        return
+    for at in range(30, 40):
+        data[at] ^= 0x55
+    path.write_bytes(data[:20] if how == "short" else data)
+
+
+@pytest.mark.parametrize("sided", [True, False])
+@pytest.mark.parametrize("how", ["changed", "short", "missing"])
+def test_a_damaged_key_costs_its_block(directory: Path, kind: str, how: str, sided: bool) -> None:
+    """Which is put aside with that key. Its messages are told as lost, the others served."""
+    had = keyed(directory, kind, 300, sided)
+    msgs = directory / "msgs"
+    block, key = msgs / "2.blk", msgs / "2.key"
+    assert len(list(msgs.glob("*.blk"))) > 3
+    damaged(key, how)
+    bytes_of = {path.suffix: path.read_bytes() for path in (block, key) if path.exists()}
+    store = PyStore(directory, cipher=kind, commit="manual", **BLOCKS)
+    rest = served(store)
+    lost = store.lost()
+    gone = sorted(had.keys() - rest.keys())
+    assert rest.items() < had.items()
+    assert 0 < len(gone) < len(had) // 2
+    if sided:
+        assert lost["msgs"] == gone
+    assert any(place[4] <= gone[0] and gone[-1] <= place[5] for place in lost["places"])
+    for suffix, data in bytes_of.items():
+        assert (msgs / f"damaged-2{suffix}").read_bytes() == data
+    assert store.append("subject-of-messages.9", b"more") == max(had) + 1
+    store.commit()
+    store.close()
+    store = PyStore(
+        directory, cipher="aes", secret=b"new", before=SECRET, commit="manual", **BLOCKS
+    )
+    again = served(store)
+    assert again.pop(max(had) + 1) == ("subject-of-messages.9", b"more")
+    assert again == rest
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["changed", "short"])
+@pytest.mark.parametrize("count", [20, 300])
+def test_a_damaged_key_of_the_last_block_lets_no_sequence_be_used_again(
+    directory: Path, kind: str, count: int, how: str
+) -> None:
+    had = keyed(directory, kind, count, sided=False)
+    last = max((directory / "msgs").glob("*.blk"), key=lambda path: int(path.stem))
+    damaged(last.with_suffix(".key"), how)
+    store = PyStore(directory, cipher=kind, commit="manual", **BLOCKS)
+    assert served(store).items() < had.items()
+    assert store.lost()["places"]
+    assert store.append("subject-of-messages.9", b"more") > max(had)
+    store.close()
+
+
+def test_keys_that_are_all_damaged_are_taken_for_another_servers(
+    directory: Path, kind: str
+) -> None:
+    keyed(directory, kind, 300, sided=True)
+    for path in (directory / "msgs").glob("*.key"):
+        damaged(path, "changed")
+    files = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    with pytest.raises(OSError, match="its files cannot be made ready"):
+        PyStore(directory, cipher=kind, commit="manual", **BLOCKS)
+    assert files == {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("size", [0, PAGE])
+def test_a_key_without_its_block_stops_no_start(directory: Path, kind: str, size: int) -> None:
+    """A crash came between both, and the server has had two other keys since."""
+    had = keyed(directory, kind, 20, sided=False)
+    (directory / "msgs" / "2.key").write_bytes(os.urandom(72))
+    (directory / "msgs" / "2.blk").write_bytes(bytes(size))
+    store = PyStore(directory, cipher=kind, commit="manual", **BLOCKS)
+    assert served(store) == had
+    assert store.lost()["places"] == []
+    store.close()
