@@ -5,7 +5,7 @@ import os
 
 from cpython.pycapsule cimport PyCapsule_New
 
-from libc.errno cimport EAGAIN, EINVAL, ENAMETOOLONG, ENOENT, ENOMEM
+from libc.errno cimport EAGAIN, EDQUOT, EINVAL, ENAMETOOLONG, ENOENT, ENOMEM, ENOSPC
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc, realloc

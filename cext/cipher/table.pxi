@@ -60,16 +60,37 @@ cdef int64_t encrypted_pwrite(void* ctx, int fd, const void* p, size_t n, off_t 
             return rc
     e.system.lock(e.system.ctx, &e.mutex)
     behind = s.keyed and s.ours and <uint64_t>at >= s.high
-    if behind:
-        s.high = <uint64_t>at + n       # whether it gets there or not
     e.system.unlock(e.system.ctx, &e.mutex)
-    if behind or s.path[0] == 0:        # no file has its name any more, so nobody will read it
-        return text_put(e, o.real, &s.key, head_of(s), <const uint8_t*>p, n, <uint64_t>at) if behind else <int64_t>n
+    if behind:
+        return text_append(e, o, <const uint8_t*>p, n, <uint64_t>at)
+    if s.path[0] == 0:                  # no file has its name any more, so nobody will read it
+        return <int64_t>n
     rc = text_same(e, o, <const uint8_t*>p, n, <uint64_t>at)
     if rc:
         return rc
     rc = file_renew(e, o, <const uint8_t*>p, n, <uint64_t>at)
     return <int64_t>n if rc == 0 else rc
+
+
+cdef int64_t text_append(Encrypted* e, OpenFile* o, const uint8_t* p, size_t n, uint64_t at) noexcept nogil:
+    # What stands behind all that was written with the key. n | -errno
+    cdef FileOps* f = e.inner
+    cdef FileState* s = o.state
+    cdef uint64_t was, head = head_of(s)
+    cdef int64_t rc, size
+    e.system.lock(e.system.ctx, &e.mutex)
+    was = s.high
+    s.high = at + n                     # whether it gets there or not
+    e.system.unlock(e.system.ctx, &e.mutex)
+    rc = text_put(e, o.real, &s.key, head, p, n, at)
+    if rc == -ENOSPC or rc == -EDQUOT:
+        # Of what is behind the end of the file nothing was written: where there is room again the same file goes on.
+        size = f.size(f.ctx, o.real) - <int64_t>head
+        e.system.lock(e.system.ctx, &e.mutex)
+        if 0 <= size <= <int64_t>s.high:
+            s.high = max(was, <uint64_t>size)
+        e.system.unlock(e.system.ctx, &e.mutex)
+    return rc
 
 
 cdef int64_t text_same(Encrypted* e, OpenFile* o, const uint8_t* p, size_t n, uint64_t at) noexcept nogil:
@@ -92,10 +113,7 @@ cdef int64_t text_same(Encrypted* e, OpenFile* o, const uint8_t* p, size_t n, ui
     if rc <= 0:
         return rc
     if same < n:
-        e.system.lock(e.system.ctx, &e.mutex)
-        s.high = at + n
-        e.system.unlock(e.system.ctx, &e.mutex)
-        rc = text_put(e, o.real, &s.key, head, p + same, n - same, at + same)
+        rc = text_append(e, o, p + same, n - same, at + same)
     else:
         # What a failed sync took for written is written again.
         rc = text_put(e, o.real, &s.key, head, p, n, at)

@@ -46,13 +46,15 @@ def fill(app: RawApp, subject: str) -> str:
     pytest.fail("the disk does not get full")
 
 
-def start(servers: Servers, disk: Path) -> Server:
-    config = f'jetstream {{ store_dir: "{disk}", max_file_store: 1GB }}'
+def start(servers: Servers, disk: Path, key: str = "") -> Server:
+    words = f', key: "{key}"' if key else ""
+    config = f'jetstream {{ store_dir: "{disk}", max_file_store: 1GB{words} }}'
     return servers.under_test(config=config, monitor=True)
 
 
-def test_a_full_disk(servers: Servers, small_disk: Path) -> None:
-    server = start(servers, small_disk)
+@pytest.mark.parametrize("key", ["", "secret"])
+def test_a_full_disk(servers: Servers, small_disk: Path, key: str) -> None:
+    server = start(servers, small_disk, key)
     with RawApp(server.port) as app:
         for name in "SWF":
             retention = "workqueue" if name == "W" else "limits"

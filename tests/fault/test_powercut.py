@@ -1,7 +1,7 @@
 """Power cuts: a recorded load, and images of what the disk may hold at any instant of it.
 
-The number of images and the seed come from the environment: `POWERCUT_IMAGES` (16), of which a
-third is aimed at purges, and `POWERCUT_SEED` (1, shown).
+The number of images and the seed come from the environment: `POWERCUT_IMAGES` (18), of which a
+third is aimed at purges and a third encrypted, and `POWERCUT_SEED` (1, shown).
 """
 
 import os
@@ -20,21 +20,28 @@ from tests.fault.powercut.disk import JOURNAL, LOOSE, RENAME, Disk, Event, read_
 from tests.seeds import seed_of
 from tests.servers import Server, command_under_test
 
-IMAGES = int(os.environ.get("POWERCUT_IMAGES", "16"))
+IMAGES = int(os.environ.get("POWERCUT_IMAGES", "18"))
 SEED = seed_of("POWERCUT_SEED")
 IMAGES_A_RUN = 50
 SECONDS = 3.0
 
 
-def record(folder: Path, recorder: Path, seed: int) -> tuple[list[Event], list[load.Stream]]:
+def server_on(store: Path, folder: Path, cipher: str, env: dict[str, str] | None = None) -> Server:
+    """A server with a key, if there is a cipher."""
+    words = f'key: "secret", cipher: {cipher}' if cipher else ""
+    config = f'jetstream {{ store_dir: "{store}", {words} }}'
+    return Server(command_under_test(), folder, env=env, config=config)
+
+
+def record(
+    folder: Path, recorder: Path, seed: int, cipher: str
+) -> tuple[list[Event], list[load.Stream]]:
     """Loads a server for a while; what it did to its files, and what was asked and answered."""
     store = folder / "store"
     store.mkdir(parents=True)
     log = folder / "record"
     env = {"LD_PRELOAD": str(recorder), "RECORD_ROOT": str(store), "RECORD_LOG": str(log)}
-    server = Server(
-        command_under_test(), folder / "server", env=env, args=["-js", "-sd", str(store)]
-    )
+    server = server_on(store, folder / "server", cipher, env)
     server.start()
     streams = load.streams()
     stop = threading.Event()
@@ -96,8 +103,8 @@ def images(
         shutil.rmtree(image)
 
 
-def verify(image: Path, streams: list[load.Stream], cut: int, folder: Path) -> None:
-    server = Server(command_under_test(), folder, args=["-js", "-sd", str(image)])
+def verify(image: Path, streams: list[load.Stream], cut: int, folder: Path, cipher: str) -> None:
+    server = server_on(image, folder, cipher)
     server.start()
     try:
         with RawApp(server.port) as client:
@@ -109,15 +116,18 @@ def verify(image: Path, streams: list[load.Stream], cut: int, folder: Path) -> N
 
 
 @pytest.mark.timeout(60 + IMAGES * 30)
-@pytest.mark.parametrize("model", [JOURNAL, LOOSE])
+@pytest.mark.parametrize(
+    ("model", "cipher", "part"),
+    [(JOURNAL, "", 3), (LOOSE, "", 3), (JOURNAL, "aes", 6), (LOOSE, "chacha", 6)],
+)
 def test_no_power_cut_takes_back_what_was_promised(
-    tmp_path: Path, recorder: Path, model: str
+    tmp_path: Path, recorder: Path, model: str, cipher: str, part: int
 ) -> None:
-    share = IMAGES // 2
+    share = max(IMAGES // part, 1)
     for run in range(0, share, IMAGES_A_RUN):
         seed = SEED + run
         folder = tmp_path / f"run{run}"
-        events, streams = record(folder, recorder, seed)
+        events, streams = record(folder, recorder, seed, cipher)
         chance = random.Random(seed)
         root = str(folder / "store")
         number = min(share - run, IMAGES_A_RUN)
@@ -125,7 +135,7 @@ def test_no_power_cut_takes_back_what_was_promised(
             kept = folder / f"kept{count}"
             shutil.copytree(image, kept)
             try:
-                verify(image, streams, cut, folder / f"server{count}")
+                verify(image, streams, cut, folder / f"server{count}", cipher)
             except BaseException as error:
                 raise AssertionError(f"seed {seed}, image {kept}: {error}") from error
             shutil.rmtree(kept)
