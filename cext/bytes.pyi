@@ -99,6 +99,9 @@ def s2_decode(data: ReadableBuffer) -> bytes:
 def s2_encode(data: ReadableBuffer) -> bytes:
     """An S2 stream that holds these bytes."""
 
+def s2_encode_block(data: ReadableBuffer) -> bytes:
+    """One block that holds these bytes."""
+
 def crc32c_of(data: ReadableBuffer) -> tuple[int, int]:
     """A CRC-32C computed in both ways, with the processor's instruction and from tables."""
 

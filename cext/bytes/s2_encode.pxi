@@ -147,6 +147,32 @@ cdef int s2_pack(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
     return 0
 
 
+cdef int s2_pack_block(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
+    # Appends one block that holds these bytes, less than 4 GiB of them: what is encoded a piece at a time refers to nothing
+    # before its piece. 0 | S2_NO_MEMORY, then something of it may be there
+    cdef size_t some
+    cdef uint8_t head[10]
+    cdef uint8_t own[10]
+    cdef uint32_t length = put_uv(head, n), skipped
+    cdef uint8_t* d
+    cdef uint32_t* seen = <uint32_t*>malloc(sizeof(uint32_t) << S2_HASH_BITS)
+    cdef int rc = bytes_add(out, head, length) if seen != NULL else -1
+    while n and rc == 0:
+        some = min(n, <size_t>S2_PACK_CHUNK)
+        rc = bytes_reserve(out, s2_block_room(some))
+        if rc < 0:
+            break
+        d = out.data + out.n
+        length = <uint32_t>s2_block_encode(p, <uint32_t>some, seen, d)
+        skipped = put_uv(own, some)             # the piece's own length
+        memmove(d, d + skipped, length - skipped)
+        out.n += length - skipped
+        p += some
+        n -= some
+    free(seen)
+    return 0 if rc == 0 else S2_NO_MEMORY
+
+
 cdef int s2_store(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
     # Appends a chunk that holds at most S2_PACK_CHUNK bytes as they are. 0 | S2_NO_MEMORY
     if bytes_reserve(out, SNAPPY_HEAD + n) < 0:
@@ -167,6 +193,25 @@ def s2_encode(data) -> bytes:
     memset(&out, 0, sizeof(out))
     with nogil:
         rc = s2_pack(p, n, &out)
+    try:
+        s2_raise(rc)
+        return (<const char*>out.data)[:out.n]
+    finally:
+        bytes_free(&out)
+
+
+def s2_encode_block(data) -> bytes:
+    """One block that holds these bytes."""
+    cdef const uint8_t[::1] view = memoryview(data).cast("B")
+    cdef const uint8_t* p = &view[0] if len(view) else NULL
+    cdef size_t n = len(view)
+    cdef Bytes out
+    cdef int rc
+    if n > UINT32_MAX:
+        raise ValueError(f"{n} bytes are too many for a block")
+    memset(&out, 0, sizeof(out))
+    with nogil:
+        rc = s2_pack_block(p, n, &out)
     try:
         s2_raise(rc)
         return (<const char*>out.data)[:out.n]

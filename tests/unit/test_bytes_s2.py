@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jsserver.cext.bytes import S2Stream, crc32c_of, s2_decode, s2_encode, snappy
+from jsserver.cext.bytes import S2Stream, crc32c_of, s2_decode, s2_encode, s2_encode_block, snappy
 from jsserver.text.s2 import decompress
 
 START = b"\xff\x06\x00\x00S2sTwO"
@@ -274,6 +274,15 @@ def test_copies_of_every_distance_and_length(back: int, length: int) -> None:
         plain += rng.randbytes(5)
     plain += rng.randbytes(40)
     assert decompress(s2_encode(plain), len(plain)) == plain
+
+
+@pytest.mark.parametrize("size", [0, 1, 17, 5000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3_500_000])
+def test_one_block_of_any_length(size: int) -> None:
+    """It is encoded a piece at a time, and is one block all the same."""
+    rng = random.Random(size)
+    plain = b"".join(b"%d is %d, " % (i, rng.getrandbits(20)) for i in range(size // 12 + 1))[:size]
+    for data in (plain, rng.randbytes(size), bytes(size)):
+        assert s2_decode(s2_encode_block(data)) == data
 
 
 def test_framed_snappy_of_another() -> None:
