@@ -26,6 +26,7 @@ LAYERS = [
         "engine",
         "raft",
         "raftlog",
+        "groups",
         "language",
     )
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")

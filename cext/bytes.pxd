@@ -441,6 +441,7 @@ cdef enum EventKind:
     EV_DISK_FULL = 6          # num[0] = errno: nothing more is stored until there is room again
     EV_BATCH_GONE = 7         # stream, batch, reason: an atomic batch is dropped
     EV_INTAKE = 8             # stream: what a mirror or source takes in has ended; num[0] = its id
+    EV_GROUP = 9              # a Raft group has something for its owner; num[0] = its number
 
 cdef enum AdvisoryKind:
     ADV_MAX_DELIVER = 1

@@ -16,6 +16,7 @@ INBOX_LOG: int
 INBOX_DISK_FULL: int
 INBOX_BATCH_GONE: int
 INBOX_INTAKE: int
+INBOX_GROUP: int
 INBOX_REQUEST: int
 INBOX_CONNECT: int
 INBOX_OPENED: int
@@ -195,6 +196,7 @@ class AccountHandle:
     name: str
     id: int
     def close(self) -> None: ...
+    def pointer(self) -> Any: ...
     def limit_clients(
         self, max_connections: int, max_subscriptions: int, max_payload: int
     ) -> None: ...

@@ -46,6 +46,7 @@ cdef struct RaftFound:
     uint64_t aside          # files that were put aside because they are damaged
     uint64_t records        # of the log, that follow the snapshot and each other
     uint64_t snapshot_index
+    uint64_t snapshot_term
     Span state              # of the snapshot, to be applied first: a view into `file`
     Bytes file              # the caller's, to be freed when the state was taken
 
@@ -65,6 +66,8 @@ cdef Raft* raftlog_raft(RaftLog* log) noexcept nogil
 # Why the group was stopped (RAFT_STOPPED): an errno of its disk, or ENOMEM; 0: it was not, or not for that. Others go on. It is
 # to be closed, and may be opened again some time later: it then has what it ever said that it has.
 cdef int raftlog_error(const RaftLog* log) noexcept nogil
+cdef uint64_t raftlog_bytes(RaftLog* log) noexcept nogil            # of the records that the log holds
+cdef Span raftlog_peers(const RaftLog* log) noexcept nogil   # the set of members that is committed, as an entry PeerState
 # With the lock held; then raftlog_close WITHOUT it, which waits for what is being written.
 cdef void raftlog_stop(RaftLog* log) noexcept nogil
 cdef void raftlog_close(RaftLog* log) noexcept nogil

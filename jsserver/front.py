@@ -31,6 +31,7 @@ from jsserver.access.configured import Configured
 from jsserver.access.info import InfoBuilder, Urls
 from jsserver.cext.engine import DataPlane, PlaneConfig
 from jsserver.config import ConfigError, advice
+from jsserver.config.member import only_votes, served_accounts
 from jsserver.config.options import Options
 from jsserver.listeners.listeners import Listeners
 from jsserver.process import priority
@@ -146,7 +147,7 @@ class Front:
         from jsserver.disk.storage import Storage
         from jsserver.disk.storedir import StoreDirError
 
-        accounts = self.options.jetstream_accounts
+        accounts = served_accounts(self.options)
         try:
             storage = Storage(self.options, self.plane, self.log)
         except StoreDirError as e:
@@ -244,7 +245,7 @@ class Front:
             and not self.listeners.responders_first
             and (
                 self.storage is None
-                or not any(self.storage.holds_streams(name) for name in o.jetstream_accounts)
+                or not any(self.storage.holds_streams(name) for name in served_accounts(o))
             )
         )
         if alone:
@@ -258,7 +259,7 @@ class Front:
     def offer_services(self, name: str) -> None:
         """From now on what clients of an account ask of the control plane goes to its inbox."""
         account = self.accounts[name]
-        if self.storage is not None:
+        if self.storage is not None and not only_votes(self.options):
             account.serve_requests(API.encode())
             if self.options.jetstream.object_requests.enabled:
                 account.serve_requests(OBJECTS.encode())

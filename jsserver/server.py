@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jsserver import StartError
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
-from jsserver.cext.engine import Item
+from jsserver.cext.engine import INBOX_GROUP, Item
 from jsserver.front import SIGNALS, Front, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import garbage
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jsserver.services.followers import Parts
     from jsserver.services.jetstream import JetStream
     from jsserver.services.leafs import LeafService
+    from jsserver.services.metagroup import MetaGroup
     from jsserver.services.operators import Operators
     from jsserver.services.relay import Relay
     from jsserver.services.routes import Routes
@@ -57,6 +58,7 @@ class Server:
         self.closed = ClosedConnections(options.max_closed_clients)
         self.leafs = self._make_leafs()
         self.routes = self._make_routes()
+        self.meta = self._make_meta()
         self.inbox = Inbox(
             self.plane,
             self.log,
@@ -177,6 +179,24 @@ class Server:
 
         return Relay(self.accounts, self.options.system)
 
+    def _make_meta(self) -> MetaGroup | None:
+        front, routes = self.front, self.routes
+        if front.storage is None or routes is None:
+            return None
+        # Imported only here: a server alone starts without it.
+        from jsserver.services.metagroup import MetaGroup
+
+        return MetaGroup(
+            front.options,
+            front.plane,
+            front.accounts,
+            front.storage.directory.path,
+            front.log,
+            name=front.name,
+            cluster=lambda: front.cluster,
+            names=routes.names,
+        )
+
     def _make_watched(self) -> Watched:
         front = self.front
         return Watched(
@@ -193,6 +213,7 @@ class Server:
             listeners=front.listeners,
             certificates=self.certificates,
             jetstream=self.jetstream,
+            meta=self.meta,
             routes=self.routes,
             leafs=self.leafs,
             delegates=self.delegates,
@@ -306,6 +327,10 @@ class Server:
             self.events.hurry()
 
     def _event(self, item: Item) -> None:
+        if item.kind == INBOX_GROUP:
+            if self.meta is not None:
+                self.meta.told(item.numbers[1])
+            return
         if self.jetstream is not None:
             self.jetstream.event(item)
 
@@ -320,6 +345,8 @@ class Server:
             self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
+        if self.meta is not None:
+            await self.meta.start()
         if self.delegates is not None:
             await self._start_accounts(self.delegates)
         if listening:
@@ -432,6 +459,8 @@ class Server:
         self.front.listeners.close()
         if self.routes is not None:
             self.routes.close()
+        if self.meta is not None:
+            await self.meta.close()
         if self.leafs is not None:
             self.leafs.close()
         if self.jetstream is not None:

@@ -85,6 +85,10 @@ cdef class AccountHandle:
             self.plane.leave()
         self.plane.check(open)
 
+    def pointer(self):
+        """The account for a layer that is loaded apart. As long as this handle is there."""
+        return PyCapsule_New(self.a, b"jsserver.Account", NULL)
+
     def limit_clients(self, int64_t max_connections, int64_t max_subscriptions, int64_t max_payload):
         """What its clients are held to: how many they are, subscriptions of each, and bytes of a message; -1: no limit."""
         cdef bint open

@@ -314,7 +314,7 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
         rc = mark_put(log, "peers.idx", at.peers)
     if rc < 0:
         return rc
-    log.snapshot_term = snap.term
+    log.snapshot_term = found.snapshot_term = snap.term
     log.snapshot_index = found.snapshot_index = snap.index
     found.state = snap.state
     env_lock(log.files.env)
@@ -374,6 +374,16 @@ cdef RaftLog* log_new(RaftFiles* files, Span directory, Span group, const RaftCo
 
 cdef Raft* raftlog_raft(RaftLog* log) noexcept nogil:
     return log.raft
+
+
+cdef uint64_t raftlog_bytes(RaftLog* log) noexcept nogil:
+    cdef StoreState s
+    store_state(log.store, &s)
+    return s.bytes
+
+
+cdef Span raftlog_peers(const RaftLog* log) noexcept nogil:
+    return span(log.peers.data, <uint32_t>log.peers.n)
 
 
 cdef void raftlog_stop(RaftLog* log) noexcept nogil:

@@ -8,6 +8,7 @@ from jsserver import TYPE_CHECKING
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import MappingTable
 from jsserver.config.block import Block, each
+from jsserver.config.member import only_votes
 from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def _table(mappings: Sequence[Mapping]) -> MappingTable:
 
 
 def _shared_by(options: Options) -> Coming:
-    alone = options.jetstream.enabled or not options.cluster.port or not options.system
+    alone = not options.cluster.port or not options.system
+    alone = alone or (options.jetstream.enabled and not only_votes(options))
     elsewhere = {} if alone else options.jetstream_accounts  # whose JetStream is on other servers
     shares = any(account.imports or account.exports for account in options.accounts)
     if not shares and not elsewhere:

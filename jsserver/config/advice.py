@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jsserver.config.member import NO_STREAMS, only_votes
 from jsserver.config.options import Options
 from jsserver.text.goformat import byte_size, quote
 
@@ -16,10 +17,8 @@ def refusal(options: Options) -> str:
     """Why no server can be started with these options; "": none of them is in the way."""
     if options.jetstream.enabled and options.system in options.jetstream_accounts:
         return "Not allowed to enable JetStream on the system account"
-    if options.jetstream.enabled and options.cluster.port:
-        from jsserver.config.values import not_available
-
-        return f"Can't start JetStream: {not_available('JetStream in a cluster')}"
+    if options.jetstream.enabled and options.cluster.port and (why := of_members(options)):
+        return f"Can't start JetStream: {why}"
     if options.http_port and options.https_port:
         return (
             "Can't start monitoring: can't specify both HTTP "
@@ -27,6 +26,22 @@ def refusal(options: Options) -> str:
         )
     if options.https_port and options.tls is None:
         return "Can't start monitoring: TLS cert and key required for HTTPS"
+    return ""
+
+
+def of_members(options: Options) -> str:
+    """Why a server cannot take part in the JetStream of its cluster; "": it can."""
+    from jsserver.config.values import not_available
+
+    if not only_votes(options):
+        return (
+            f"{not_available('holding streams in a cluster')}; with the tag {quote(NO_STREAMS)} in"
+            " server_tags the server votes in the meta group, and holds none"
+        )
+    if options.operators.enabled:
+        return not_available("operator mode for a server that votes in a meta group")
+    if options.jetstream.key:
+        return not_available("an encrypted store of a server that votes in a meta group")
     return ""
 
 

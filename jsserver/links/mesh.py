@@ -258,6 +258,7 @@ class Mesh:
             import_=s.imports,
             export=s.exports,
             leafnode_urls=s.leafnode_urls,
+            jetstream=s.jetstream,
             compression="off",
             lnoc=True,
             lnocu=True,

@@ -77,6 +77,7 @@ class Settings(msgspec.Struct, kw_only=True):
     pool_size: int = 3
     accounts: list[str] = []
     """With connections of their own, the system account's among them."""
+    jetstream: bool = False
     max_payload: int = 1 << 20
     headers: bool = True
     connect_retries: int = 0

@@ -110,6 +110,8 @@ def _judge(server: Server, wanted: Wanted) -> Verdict:
         return _failed(503, "JETSTREAM", "JetStream not enabled (10076)")
     if wanted.enabled_only:
         return Verdict(200, [])
+    if server.meta is not None and server.meta.trouble:
+        return _failed(503, "JETSTREAM", server.meta.trouble)
     accounts = server.jetstream.dispatcher.accounts
     if not wanted.account:
         errors = [e for account in list(accounts.values()) for e in _unwell(account)]

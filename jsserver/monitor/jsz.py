@@ -16,9 +16,12 @@ from jsserver.instances.running import Stream
 from jsserver.monitor.query import Paging, Query
 from jsserver.monitor.sources import JetStream, Server
 from jsserver.text.goformat import rfc3339_nano
+from jsserver.text.identity import short_hash
 from jsserver.wire.types import SourceInfo, StreamConfig, StreamStateInfo, Wire, always
 
 UNSIGNED = (1 << 64) - 1
+NEVER = "0001-01-01T00:00:00Z"
+"""The time of what has not been yet."""
 
 
 class JetStreamConfig(Wire):
@@ -59,11 +62,33 @@ class JetStreamStats(Wire):
     api: ApiStats = always(ApiStats())
 
 
+class MetaSnapshotStats(Wire):
+    """What of the meta group's log no snapshot stands for, and when the last one was made."""
+
+    pending_entries: int = always(0)
+    pending_size: int = always(0)
+    last_time: str = always(NEVER)
+
+
+class MetaClusterInfo(Wire):
+    """The meta group as a member of it sees it that does not lead."""
+
+    name: str = ""
+    leader: str = ""
+    peer: str = ""
+    cluster_size: int = always(0)
+    pending: int = always(0)
+    pending_requests: int = always(0)
+    pending_infos: int = always(0)
+    snapshot: MetaSnapshotStats = always(MetaSnapshotStats())
+
+
 class JetStreamVarz(Wire):
     """JetStream on `/varz`; empty when it is off."""
 
     config: JetStreamConfig | None = None
     stats: JetStreamStats | None = None
+    meta: MetaClusterInfo | None = None
     limits: JetStreamLimits | None = None
 
 
@@ -110,6 +135,7 @@ class Jsz(JetStreamStats, kw_only=True):
     consumers_leader: int = 0
     messages: int = always(0)
     bytes: int = always(0)
+    meta_cluster: MetaClusterInfo | None = None
     account_details: list[AccountDetail] = msgspec.field(default_factory=list)
     total: int = always(0)
 
@@ -203,6 +229,26 @@ def add_stats(into: JetStreamStats, dispatcher: Dispatcher) -> None:
     into.api = api
 
 
+def meta_of(server: Server, name: str) -> MetaClusterInfo | None:
+    """The meta group, which is called so; None where the server is in none."""
+    meta = server.meta
+    if meta is None:
+        return None
+    kept = meta.last_snapshot
+    entries, size = meta.pending
+    return MetaClusterInfo(
+        name=name,
+        leader=meta.leader,
+        peer=short_hash(meta.leader) if meta.leader else "",
+        cluster_size=meta.size,
+        snapshot=MetaSnapshotStats(
+            pending_entries=entries,
+            pending_size=size,
+            last_time=rfc3339_nano(kept) if kept else NEVER,
+        ),
+    )
+
+
 def jetstream_varz(server: Server) -> JetStreamVarz:
     """The part of `/varz`."""
     if server.jetstream is None:
@@ -212,6 +258,7 @@ def jetstream_varz(server: Server) -> JetStreamVarz:
     return JetStreamVarz(
         config=config_of(server.jetstream, server.options),
         stats=stats,
+        meta=meta_of(server, server.cluster),
         limits=limits_of(server.options),
     )
 
@@ -225,6 +272,7 @@ def jsz(server: Server, wanted: Wanted, now: int) -> Jsz:
         return page
     page.config = config_of(jetstream, server.options)
     page.limits = limits_of(server.options)
+    page.meta_cluster = meta_of(server, server.cluster)
     dispatcher = jetstream.dispatcher
     add_stats(page, dispatcher)
     accounts = sorted(list(dispatcher.accounts.values()), key=lambda a: a.name)

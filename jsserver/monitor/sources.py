@@ -124,6 +124,30 @@ class JetStream(Protocol):
         """The most that file streams may take."""
 
 
+class MetaMember(Protocol):
+    """The server's part in the meta group of its cluster."""
+
+    @property
+    def leader(self) -> str:
+        """The name of the server that leads, "" for none."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it is no good member at the moment, as nats-server says it; "": it is one."""
+
+    @property
+    def size(self) -> int:
+        """How many members there are to be."""
+
+    @property
+    def pending(self) -> tuple[int, int]:
+        """Entries of the log that no snapshot stands for, and bytes of these."""
+
+    @property
+    def last_snapshot(self) -> int:
+        """When the last one was made, in ns since the epoch; 0: not yet."""
+
+
 class Server(Protocol):
     """The server that is watched; times in ns since the epoch."""
 
@@ -182,6 +206,10 @@ class Server(Protocol):
     @property
     def jetstream(self) -> JetStream | None:
         """None unless it is enabled."""
+
+    @property
+    def meta(self) -> MetaMember | None:
+        """None where it is in no cluster with JetStream."""
 
     @property
     def accounts(self) -> Accounts:

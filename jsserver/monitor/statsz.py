@@ -7,7 +7,7 @@ import msgspec
 
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.monitor.accountz import Moved
-from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz
+from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz, meta_of
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.routez import open_routes
 from jsserver.monitor.sources import Server
@@ -116,5 +116,7 @@ def _jetstream(server: Server) -> JetStreamVarz | None:
     found = jetstream_varz(server)
     assert found.config is not None
     return msgspec.structs.replace(
-        found, config=msgspec.structs.replace(found.config, store_dir="")
+        found,
+        config=msgspec.structs.replace(found.config, store_dir=""),
+        meta=meta_of(server, "_meta_"),
     )

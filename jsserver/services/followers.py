@@ -12,6 +12,7 @@ from jsserver.access.certificates import read_secured
 from jsserver.access.clients import CLOSE_CODES
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config import ConfigError
+from jsserver.config.member import served_accounts
 from jsserver.config.options import GLOBAL_ACCOUNT, Account, Options
 from jsserver.process.logs import LogError, Sink
 
@@ -270,7 +271,7 @@ class Streams(Component):
         storage, jetstream = self.parts.storage, self.parts.jetstream
         if storage is None or jetstream is None:
             return
-        accounts, own = new.jetstream_accounts, new.jetstream
+        accounts, own = served_accounts(new), new.jetstream
         if new.system in accounts:
             raise ReloadError("Not allowed to enable JetStream on the system account")
         lacks = storage.lacks(
@@ -295,7 +296,7 @@ class Streams(Component):
     async def follow(self) -> None:
         options = self.parts.options
         if self.parts.jetstream is not None and not options.operators.enabled:
-            await self.parts.jetstream.follow(options.jetstream_accounts)
+            await self.parts.jetstream.follow(served_accounts(options))
 
 
 class ConfiguredAccounts(Component):

@@ -18,6 +18,7 @@ from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
 from jsserver.cext.engine import Item
+from jsserver.config.member import served_accounts
 from jsserver.config.options import GLOBAL_ACCOUNT, AssetLimits, ObjectRequests, Options
 from jsserver.disk.storage import Storage
 from jsserver.instances.account import Account
@@ -91,7 +92,7 @@ class JetStream:
         server_id: str,
     ) -> None:
         self.accounts = accounts
-        self._limits = options.jetstream_accounts
+        self._limits = served_accounts(options)
         self.store = storage.directory
         self.max_memory = storage.max_memory
         self.max_store = storage.max_store

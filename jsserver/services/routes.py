@@ -113,6 +113,7 @@ class Routes:
             pool_size=o.pool_size or 3,
             max_payload=options.max_payload,
             headers=not options.no_header_support,
+            jetstream=options.jetstream.enabled,
             connect_retries=o.connect_retries,
             connect_backoff=o.connect_backoff,
             imports=_told(o.imports),
@@ -172,6 +173,10 @@ class Routes:
     def cluster(self) -> str:
         """What the cluster is called now."""
         return self.mesh.settings.cluster
+
+    def names(self) -> list[str]:
+        """Of the servers that this one is connected to."""
+        return [peer.info.server_name for peer in self.mesh.peers.values()]
 
     def __contains__(self, number: int) -> bool:
         """Whether a connection is a route."""

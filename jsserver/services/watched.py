@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from jsserver.services.inbox import Inbox
     from jsserver.services.jetstream import JetStream
     from jsserver.services.leafs import LeafService
+    from jsserver.services.metagroup import MetaGroup
     from jsserver.services.routes import Routes
 
 
@@ -54,6 +55,7 @@ class Watched:
         listeners: Listeners,
         certificates: Certificates,
         jetstream: JetStream | None,
+        meta: MetaGroup | None,
         routes: Routes | None,
         leafs: LeafService | None,
         delegates: Delegates | None,
@@ -74,6 +76,7 @@ class Watched:
         self.closed = closed
         """Connections that have ended, and what they add up to."""
         self.jetstream = jetstream
+        self.meta = meta
         self.complete: Callable[[Connection], None] = inbox.complete
         """Says of an open connection who is behind it, as others may see it."""
         self.waiting = waiting

@@ -173,6 +173,7 @@ class FakeServer:
         self.system_account = "$SYS"
         self.users: dict[int, str] = {}
         self.jetstream: Any = None
+        self.meta = None
         if dispatcher is not None:
             self.options.jetstream.enabled = True
             self.jetstream = SimpleNamespace(

@@ -43,6 +43,7 @@ SEAMS = {
     "log_cut_head": "clusters: a log drops what a snapshot holds",
     "log_cut_tail": "clusters: a log drops what its leader did not commit",
     "log_end": "clusters: where an entry of a log will start, for a later cut",
+    "raftlog_open_memory": "clusters: groups of streams and consumers in memory",
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
     "stream_stage": "clusters: publishes that are checked before a majority has them",
     "stream_stage_end": "clusters: all are stored and acked together, or refused together",
@@ -51,7 +52,6 @@ SEAMS = {
 #: Layers that no other calls yet, by the feature to come: what their headers publish is entered.
 LAYERS_TO_COME = {
     "raft": "clusters: groups of servers that agree",
-    "raftlog": "clusters: logs and votes of those groups on disk",
 }
 
 C_ENUM = re.compile(r"^cdef enum[^\n]*:\n((?:[ \t]+[^\n]*\n|\n)+)", re.MULTILINE)

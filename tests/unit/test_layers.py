@@ -26,6 +26,7 @@ LAYERS = {
     "engine": {"bytes", "store", "stream", "consumer", "core", "net", "links"},
     "raft": {"bytes"},
     "raftlog": {"bytes", "store", "raft"},
+    "groups": {"bytes", "store", "stream", "raft", "raftlog"},
     "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know
@@ -96,6 +97,7 @@ PARTS = {
         *("access.certificates", "access.info", "access.secured", "config", "process.addresses"),
         *("process.logs", "process.sockets"),
     },
+    "cluster": {"text.goformat", "text.s2"},
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
     "instances": {
@@ -111,7 +113,7 @@ PARTS = {
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
         *("assets", "config", "instances", "jwt", "links", "process.sockets", "text.goformat"),
-        *("text.http", "wire"),
+        *("text.http", "text.identity", "wire"),
     },
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
@@ -125,6 +127,10 @@ PARTS = {
         *("access.accounts", "access.auth", "access.clients", "access.info", "access.refusal"),
         *("client.credentials", "config", "links", "process.logs", "process.sockets"),
         *("services.linked", "text.goformat", "text.nuid"),
+    },
+    "services.metagroup": {
+        *("access.accounts", "cluster", "config", "process.logs", "text.goformat"),
+        "text.identity",
     },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
@@ -188,7 +194,7 @@ PARTS = {
         *("access.accounts", "access.clients", "access.configured", "access.info"),
         *("access.responses", "config", "jwt", "links", "listeners", "monitor"),
         *("services.answers", "services.certificates", "services.delegates", "services.inbox"),
-        *("services.jetstream", "services.leafs", "services.routes"),
+        *("services.jetstream", "services.leafs", "services.metagroup", "services.routes"),
     },
     "services.operators": {
         *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
@@ -233,7 +239,8 @@ PARTS = {
         *("access.websocket", "front", "monitor", "process.garbage"),
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
-        *("services.followers", "services.lameduck", "services.leafs", "services.operators"),
+        *("services.followers", "services.lameduck", "services.leafs", "services.metagroup"),
+        "services.operators",
         *("services.relay", "services.reload", "services.routes", "services.system"),
         "services.watched",
     },

@@ -1,0 +1,119 @@
+# What other members say.
+
+cdef int heard(Group* g, int rc) noexcept nogil:
+    # A message was taken.
+    if rc == RAFT_NO_MEMORY:
+        raft_failed(g.raft)
+    group_due(g)
+    return 1
+
+
+cdef inline Group* listener_of(void* target) noexcept nogil:
+    # The group that a message comes to, at the present time; NULL: it hears nothing any more.
+    cdef Group* g = (<Inlet*>target).group
+    if g.stopped or raft_tick(g.raft, g.of.env.mono) < 0:
+        return NULL
+    return g
+
+
+cdef int vote_request_in(void* target, const Msg* m) noexcept nogil:
+    cdef Group* g = listener_of(target)
+    return heard(g, raft_vote_request(g.raft, m.data, m.reply)) if g != NULL else 0
+
+
+cdef int vote_in(void* target, const Msg* m) noexcept nogil:
+    cdef Group* g = listener_of(target)
+    return heard(g, raft_vote_response(g.raft, m.data)) if g != NULL else 0
+
+
+cdef int append_in(void* target, const Msg* m) noexcept nogil:
+    cdef Group* g = listener_of(target)
+    return heard(g, raft_append(g.raft, m.data, m.reply, 0)) if g != NULL else 0
+
+
+cdef int catch_up_in(void* target, const Msg* m) noexcept nogil:
+    cdef Group* g = listener_of(target)
+    return heard(g, raft_append(g.raft, m.data, m.reply, g.catch_up_number)) if g != NULL else 0
+
+
+cdef int response_in(void* target, const Msg* m) noexcept nogil:
+    cdef Group* g = listener_of(target)
+    return heard(g, raft_response(g.raft, m.data, m.reply)) if g != NULL else 0
+
+
+cdef bint leads(const Group* g) noexcept nogil:
+    cdef RaftState s
+    raft_state(g.raft, &s)
+    return s.role == RAFT_LEADER
+
+
+cdef int proposal_in(void* target, const Msg* m) noexcept nogil:
+    # Who asks for it by a reply hears that a leader has it in its log.
+    cdef Group* g = listener_of(target)
+    cdef int rc
+    if g == NULL:
+        return 0
+    rc = raft_forwarded(g.raft, m.data)
+    if rc == 0 and m.reply.n and leads(g):
+        say(g, m.reply, span(NULL, 0), span(NULL, 0))
+    return heard(g, rc)
+
+
+cdef int removal_in(void* target, const Msg* m) noexcept nogil:
+    cdef Group* g = listener_of(target)
+    return heard(g, raft_forwarded_removal(g.raft, m.data)) if g != NULL else 0
+
+
+# ---- the subjects that are heard ---------------------------------------------------------------------------
+
+cdef bint listen(Group* g, Inlet* inlet, const char* prefix, Span last, inbound_fn fn) noexcept nogil:
+    # False: no memory.
+    cdef Env* env = g.of.env
+    cdef uint32_t n = <uint32_t>strlen(prefix)
+    inlet.group = g
+    memcpy(inlet.subject, prefix, n)
+    memcpy(inlet.subject + n, last.p, last.n)
+    inlet.n = n + last.n
+    inlet.sub = env.out.subscribe(env.out.ctx, g.of.account, subject_of(inlet), HEARS_SERVERS, fn, inlet)
+    return inlet.sub != NULL
+
+
+cdef void listen_no_more(Group* g, Inlet* inlet) noexcept nogil:
+    if inlet.sub != NULL:
+        g.of.env.out.unsubscribe(g.of.env.out.ctx, inlet.sub)
+        inlet.sub = NULL
+
+
+cdef bint listen_inbox(Group* g, Inlet* inlet, const char* prefix, inbound_fn fn) noexcept nogil:
+    cdef uint8_t token[TOKEN]
+    env_token(g.of.env, token, TOKEN)
+    return listen(g, inlet, prefix, span(token, TOKEN), fn)
+
+
+cdef bint catch_up_listen(Group* g, uint64_t number) noexcept nogil:
+    # Each catch-up has an inbox of its own, so that what an earlier one still brings is heard by nobody.
+    if number == g.catch_up_number and g.catch_up.sub != NULL:
+        return True
+    listen_no_more(g, &g.catch_up)
+    g.catch_up_number = number
+    return listen_inbox(g, &g.catch_up, "$NRG.CR.", catch_up_in)
+
+
+cdef bint listen_all(Group* g) noexcept nogil:
+    cdef Span name = name_of(g)
+    return (listen(g, &g.vote_requests, "$NRG.V.", name, vote_request_in)
+            and listen(g, &g.appends, "$NRG.AE.", name, append_in)
+            and listen(g, &g.proposals, "$NRG.P.", name, proposal_in)
+            and listen(g, &g.removals, "$NRG.RP.", name, removal_in)
+            and listen_inbox(g, &g.votes, "$NRG.R.", vote_in)
+            and listen_inbox(g, &g.responses, "$NRG.R.", response_in))
+
+
+cdef void listen_to_none(Group* g) noexcept nogil:
+    listen_no_more(g, &g.vote_requests)
+    listen_no_more(g, &g.appends)
+    listen_no_more(g, &g.proposals)
+    listen_no_more(g, &g.removals)
+    listen_no_more(g, &g.votes)
+    listen_no_more(g, &g.responses)
+    listen_no_more(g, &g.catch_up)

@@ -1,0 +1,108 @@
+# What a group says to its other members.
+
+cdef void say(Group* g, Span to, Span reply, Span body) noexcept nogil:
+    # Nothing is said twice: what is lost is repaired by the protocol.
+    cdef Msg m
+    cdef Env* env = g.of.env
+    memset(&m, 0, sizeof(Msg))
+    m.dest = to
+    m.subject = to
+    m.reply = reply
+    m.data = body
+    m.kind = KIND_SYSTEM
+    m.account = g.of.account
+    env.out.send(env.out.ctx, &m)
+
+
+cdef inline Span subject_of(const Inlet* inlet) noexcept nogil:
+    return span(inlet.subject, inlet.n)
+
+
+cdef Span reply_of(const Group* g, RaftReply reply) noexcept nogil:
+    if reply == REPLY_VOTES:
+        return subject_of(&g.votes)
+    if reply == REPLY_RESPONSES:
+        return subject_of(&g.responses)
+    if reply == REPLY_CATCH_UP:
+        return subject_of(&g.catch_up)
+    return span(NULL, 0)
+
+
+cdef int record_again(Group* g, Span record, uint64_t lterm) noexcept nogil:
+    # A stored record in g.draft as a message that catches up. How many bytes, 0: it is none; or RAFT_NO_MEMORY
+    cdef AppendEntry m
+    cdef int rc
+    if not append_entry_read(record, &m):
+        return 0
+    m.lterm = lterm
+    g.draft.n = 0
+    rc = append_entry_write(&g.draft, &m)
+    return rc if rc < 0 else <int>g.draft.n
+
+
+cdef int record_send(Group* g, const RaftAction* a) noexcept nogil:
+    # 0 or an error of the group.
+    cdef Span record
+    cdef int n = 0
+    cdef uint64_t peer = a.peer, index = a.index
+    if raftlog_load(g.log, index, &record):
+        n = record_again(g, record, a.term)
+    if n > 0:
+        say(g, a.to, subject_of(&g.responses), span(g.draft.data, <uint32_t>n))
+    return n if n < 0 else raft_sent(g.raft, peer, index, <uint32_t>n)
+
+
+cdef int state_want(Group* g, const RaftAction* a) noexcept nogil:
+    # It is read from the disk, which another thread waits for. A member that is not sent it asks again.
+    cdef StateWanted* w
+    if a.to.n > TO_MAX:
+        return RAFT_OK
+    w = <StateWanted*>calloc(1, sizeof(StateWanted))
+    if w == NULL:
+        return RAFT_NO_MEMORY
+    w.group = g
+    w.peer = a.peer
+    w.index = a.index
+    w.term = a.term
+    w.n_to = a.to.n
+    memcpy(w.to, a.to.p, a.to.n)
+    list_push_back(&g.of.states, &w.node)
+    groups_wake(g.of)
+    return RAFT_OK
+
+
+cdef void groups_wake(void* ctx) noexcept nogil:
+    # Also RaftFiles.wake.
+    cdef Groups* all = <Groups*>ctx
+    all.due = True
+    all.env.system.signal(all.env.system.ctx, &all.work)
+
+
+cdef int state_message(Group* g, Span file, Bytes* out) noexcept nogil:
+    # A snapshot's file as the message that hands it over. 0 | RAFT_NO_MEMORY | RAFT_TOO_LARGE
+    cdef Snapshot s
+    cdef Bytes entries
+    cdef AppendEntry m
+    cdef RaftState now
+    cdef int rc
+    if not snapshot_read(name_of(g), file, &s):
+        return RAFT_TOO_LARGE
+    memset(&entries, 0, sizeof(Bytes))
+    memset(&m, 0, sizeof(AppendEntry))
+    raft_state(g.raft, &now)
+    m.leader = g.id
+    m.term = now.term
+    m.commit = now.commit
+    m.pterm = s.term
+    m.pindex = s.index
+    m.n = 2
+    rc = entry_write(&entries, ENTRY_SNAPSHOT, s.state)
+    if rc == 0:
+        rc = entry_write(&entries, ENTRY_PEER_STATE, s.peers)
+    if rc == 0 and entries.n > UINT32_MAX:
+        rc = RAFT_TOO_LARGE
+    if rc == 0:
+        m.entries = span(entries.data, <uint32_t>entries.n)
+        rc = append_entry_write(out, &m)
+    bytes_free(&entries)
+    return rc

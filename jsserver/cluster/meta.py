@@ -1,0 +1,202 @@
+"""The state of a cluster's meta group: assignments of streams and consumers, as entries make them.
+
+Plain data: no clock, file or network. What an assignment says is kept as it came, with keys that
+nobody here knows. The same entries make the same state on every member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from jsserver.cext.bytes import s2_decode, s2_encode_block
+from jsserver.text.goformat import escape_json
+from jsserver.text.s2 import decompress
+
+PLAIN_MAX = 256 << 20
+"""Bytes that a compressed assignment may stand for."""
+
+
+class Op(IntEnum):
+    """The first byte of an entry."""
+
+    ASSIGN_STREAM = 0
+    ASSIGN_CONSUMER = 1
+    REMOVE_STREAM = 2
+    REMOVE_CONSUMER = 3
+    ASSIGN_COMPRESSED_CONSUMER = 9
+    UPDATE_STREAM = 11
+
+
+class MetaError(ValueError):
+    """An entry or a snapshot that nobody can apply; the text says why."""
+
+
+class StreamAssignment:
+    """A stream that is to be, and its consumers by their names."""
+
+    def __init__(self, said: dict[str, Any], consumers: dict[str, dict[str, Any]]) -> None:
+        self.said = said
+        """The assignment as it came, without what only its proposal needed."""
+        self.consumers = consumers
+
+    @property
+    def peers(self) -> list[str]:
+        """The ids of the members that are to hold the stream."""
+        return _peers(self.said)
+
+    @property
+    def group(self) -> str:
+        """The name of its Raft group, "" where the assignment names none."""
+        return _text(_dict(self.said, "group"), "name")
+
+
+class MetaState:
+    """All assignments."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, dict[str, StreamAssignment]] = {}
+        """By account and name."""
+
+    def __iter__(self) -> Iterator[tuple[str, str, StreamAssignment]]:
+        """Account, name and assignment of each stream."""
+        for account, streams in self.streams.items():
+            for name, assignment in streams.items():
+                yield account, name, assignment
+
+    # ---- entries
+
+    def apply(self, entry: bytes) -> None:
+        """A Normal entry of the group's log; MetaError, and nothing is changed."""
+        if not entry:
+            raise MetaError("an entry is empty")
+        try:
+            op = Op(entry[0])
+        except ValueError:
+            raise MetaError(f"an entry has the unknown operation {entry[0]}") from None
+        body = entry[1:]
+        if op is Op.ASSIGN_COMPRESSED_CONSUMER:
+            try:
+                body = decompress(body, PLAIN_MAX)
+            except ValueError as error:
+                raise MetaError(f"an assignment cannot be decompressed: {error}") from None
+        said = _read(body)
+        if op in (Op.ASSIGN_STREAM, Op.UPDATE_STREAM):
+            self._put_stream(said, new=op is Op.ASSIGN_STREAM)
+        elif op is Op.REMOVE_STREAM:
+            self._remove_stream(_account(said), _text(_dict(said, "stream"), "name"))
+        elif op is Op.REMOVE_CONSUMER:
+            self._remove_consumer(said)
+        else:
+            self._put_consumer(said)
+
+    def _put_stream(self, said: dict[str, Any], *, new: bool) -> None:
+        account, name = _account(said), _text(_dict(said, "stream"), "name")
+        if not name:
+            raise MetaError("an assignment names no stream")
+        before = self.streams.get(account, {}).get(name)
+        if before is None and not new:
+            return  # it was removed meanwhile
+        consumers = {} if before is None else before.consumers
+        self.streams.setdefault(account, {})[name] = StreamAssignment(_kept(said), consumers)
+
+    def _remove_stream(self, account: str, name: str) -> None:
+        streams = self.streams.get(account, {})
+        streams.pop(name, None)
+        if not streams:
+            self.streams.pop(account, None)
+
+    def _put_consumer(self, said: dict[str, Any]) -> None:
+        name = _text(said, "name")
+        if not name:
+            raise MetaError("an assignment names no consumer")
+        stream = self.streams.get(_account(said), {}).get(_text(said, "stream"))
+        if stream is not None:  # else it was removed meanwhile
+            stream.consumers[name] = _kept(said)
+
+    def _remove_consumer(self, said: dict[str, Any]) -> None:
+        stream = self.streams.get(_account(said), {}).get(_text(said, "stream"))
+        if stream is not None:
+            stream.consumers.pop(_text(said, "name"), None)
+
+    # ---- snapshots
+
+    @classmethod
+    def read(cls, snapshot: bytes) -> MetaState:
+        """From the bytes of a snapshot; MetaError."""
+        state = cls()
+        if not snapshot:
+            return state
+        try:
+            plain = s2_decode(snapshot)
+        except ValueError as error:
+            raise MetaError(f"a snapshot cannot be decompressed: {error}") from None
+        try:
+            streams = msgspec.json.decode(plain, type=list[dict[str, Any]])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise MetaError(f"a snapshot is no list of assignments: {error}") from None
+        for said in streams:
+            consumers = said.pop("Consumers", None) or []
+            state._put_stream(said, new=True)
+            for consumer in consumers:
+                if not isinstance(consumer, dict):
+                    raise MetaError("a consumer of a snapshot is no assignment")
+                if not consumer.get("stream"):
+                    consumer["stream"] = _text(_dict(said, "stream"), "name")
+                state._put_consumer(consumer)
+        return state
+
+    def snapshot(self) -> bytes:
+        """All of it, as `read` takes it; no bytes where there is nothing."""
+        streams = [
+            {**stream.said, "Consumers": list(stream.consumers.values())} for _, _, stream in self
+        ]
+        if not streams:
+            return b""
+        return s2_encode_block(escape_json(msgspec.json.encode(streams)))
+
+
+PROPOSAL_ONLY = ("subject", "reply", "restore_state", "state")
+"""What an assignment says for the sake of its proposal: to whom the answer goes, and what a new
+member begins with. No snapshot has that."""
+KEPT_OF_CLIENT = ("acc", "svc", "cluster")
+
+
+def _kept(said: dict[str, Any]) -> dict[str, Any]:
+    """What of an assignment stays."""
+    kept = {key: value for key, value in said.items() if key not in PROPOSAL_ONLY}
+    client = kept.get("client")
+    if isinstance(client, dict):
+        kept["client"] = {key: client[key] for key in KEPT_OF_CLIENT if client.get(key)}
+    return kept
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MetaError(f"an assignment is no JSON object: {error}") from None
+
+
+def _dict(said: dict[str, Any], key: str) -> dict[str, Any]:
+    found = said.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(said: dict[str, Any], key: str) -> str:
+    found = said.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def _account(said: dict[str, Any]) -> str:
+    """Whose asset it is: of whom the service is that was asked, else of who asked."""
+    client = _dict(said, "client")
+    return _text(client, "svc") or _text(client, "acc")
+
+
+def _peers(said: dict[str, Any]) -> list[str]:
+    peers = _dict(said, "group").get("peers")
+    return [p for p in peers if isinstance(p, str)] if isinstance(peers, list) else []
