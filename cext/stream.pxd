@@ -292,6 +292,27 @@ cdef struct Change:
     const Filter* filter        # the subject of a purge, if it is compiled already
     const PubHeaders* said      # what `header` says, if it was read already
 
+cdef struct StreamEntry:
+    # A Change as a leader proposes it to its stream's group, with what the members need besides. Spans are views of the entry,
+    # or of what was kept of it.
+    Change change           # of a message `seq` is its applier's to say: lseq + 1, less what was refused
+    uint64_t lseq           # of a message: sequences that were used or refused before it, as the leader counted
+    Span reply              # whom the answer goes to
+    bint sourced            # a message that a mirror or source took in
+    Span batch              # id of the atomic batch that a message is of; empty: of none
+    uint64_t batch_seq      # from 1
+    bint batch_ends
+    Span client             # of a request: who asked, as JSON; empty: the server itself
+    Span stream             # its name
+    Span api                # the subject that was asked
+    uint64_t last           # of a purge: the stream's last sequence when it was proposed
+
+# An entry in nats-server's form. A run of skipped sequences is CHANGE_SKIP with `most`. kept: for what is no view of the entry,
+# valid until its next use. 1 | 0: it is none, or damaged | ST_NO_MEMORY
+cdef int change_get(Span entry, Bytes* kept, StreamEntry* out) noexcept nogil
+# Adds the entry to out. ST_OK | ST_NO_MEMORY | ST_TOO_LARGE | ST_UNKNOWN: there is no such entry
+cdef int change_put(const StreamEntry* e, Bytes* out) noexcept nogil
+
 cdef struct Overlay
 cdef struct Batches
 cdef struct Intake

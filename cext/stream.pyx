@@ -9,17 +9,19 @@ from posix.fcntl cimport O_RDONLY
 
 from jsserver.cext.bytes cimport (
     ANSWERED, ANSWERS, EV_BATCH_GONE, EV_INTAKE, EV_LOG, EV_STORE_ERROR, HEARS_ALL, HEARS_REQUESTS, IMPORTS, JSON_FALSE,
-    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, KIND_ACK, KIND_GATEWAY, KIND_HUB, KIND_JETSTREAM, KIND_LEAF, KIND_ROUTER,
-    LEFT, LEFT_ALONE, LISTENS, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps, JsonItem, JsonReader, ListNode,
-    ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform, array_room, bytes_add, bytes_free, bytes_reserve,
-    cond_free, cond_init, draft_add, draft_free, draft_number, draft_open, draft_span, elapsed, env_clock, env_held,
-    env_lock, env_unlock, env_wait, header_get, invariant, json_at_end, json_bool, json_enter_array, json_enter_object,
-    json_int, json_key_is, json_next_element, json_next_member, json_open, json_text, json_uint, list_empty, list_first,
-    list_owner, list_pop, list_push_front, list_remove, list_step, list_walk, low_bit, pattern_fn, patterns_match,
-    patterns_place, patterns_prune, place_text, put_fraction, put_time, put_u64, rune_size, span, span_c,
-    span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put, subject_is_literal, subject_is_valid,
-    subject_matches, table_hash, task_cancel, task_post, timer_cancel, timer_fn, timer_set, transform_copy,
-    transform_free, transform_match, u64map_del, u64map_free, u64map_get, u64map_put,
+    JSON_NULL, JSON_OBJECT, JSON_STRING, JSON_TRUE, KIND_ACK, KIND_GATEWAY, KIND_HUB, KIND_JETSTREAM, KIND_LEAF,
+    KIND_ROUTER, LEFT, LEFT_ALONE, LISTENS, S2_NO_MEMORY, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps,
+    JsonItem, JsonReader, ListNode, ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform,
+    array_room, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, draft_add, draft_free, draft_number,
+    draft_open, draft_span, elapsed, env_clock, env_held, env_lock, env_unlock, env_wait, get_uv, header_get,
+    invariant, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
+    json_next_element, json_next_member, json_open, json_text, json_uint, list_empty, list_first, list_owner,
+    list_pop, list_push_front, list_remove, list_step, list_walk, low_bit, pattern_fn, patterns_match,
+    patterns_place, patterns_prune, place_text, put_fraction, put_time, put_u64, put_uv, rune_size, s2_block,
+    s2_pack_block, span, span_c, span_eq, span_of, strmap_del, strmap_free, strmap_get, strmap_put,
+    subject_is_literal, subject_is_valid, subject_matches, table_hash, task_cancel, task_post, timer_cancel,
+    timer_fn, timer_set, transform_copy, transform_free, transform_match, u64map_del, u64map_free, u64map_get,
+    u64map_put,
 )
 from jsserver.cext.store cimport Damage as StoreDamage
 from jsserver.cext.store cimport Lost as StoreLost
@@ -46,6 +48,7 @@ from collections import namedtuple
 
 
 include "stream/text.pxi"
+include "stream/entry.pxi"
 include "stream/api.pxi"
 include "stream/fifo.pxi"
 include "stream/headers.pxi"

@@ -17,6 +17,10 @@ cdef enum S2Error:
 cdef int s2_whole(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept nogil
 # Appends what the chunk at p holds. Its size; 0: n bytes are not all of it; or an S2Error. begun: the identifier was there.
 cdef int64_t s2_chunk(bint* begun, const uint8_t* p, size_t n, Bytes* out) noexcept nogil
+# A block alone: appends what it holds, at most `most` bytes; and appends one that holds these, less than 4 GiB of them, of which
+# something may be there without memory.
+cdef int s2_block(const uint8_t* p, size_t n, size_t most, Bytes* out) noexcept nogil
+cdef int s2_pack_block(const uint8_t* p, size_t n, Bytes* out) noexcept nogil
 # How many plain bytes the chunk at p says that it holds, which nothing has checked; -1: there is none. size: its own bytes.
 cdef int64_t s2_claim(const uint8_t* p, size_t n, size_t* size) noexcept nogil
 # The same, of which the first n bytes are there: S2_HEAD of them, or all.

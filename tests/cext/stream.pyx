@@ -16,7 +16,8 @@ from jsserver.cext.store cimport (
     committer_free, committer_hold, committer_let, committer_new, committer_poll, committer_run, committer_stop, store_settle,
 )
 from jsserver.cext.stream cimport (
-    BatchRoom, Change, EnvBox, Pattern, Purge, StreamFace, StreamPlace, Wheel, Zone, purge_begin, purge_free,
+    BatchRoom, Change, EnvBox, Pattern, Purge, StreamEntry, StreamFace, StreamPlace, Wheel, Zone, change_get, change_put,
+    purge_begin, purge_free,
     purge_step, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add,
     wheel_again, wheel_free, wheel_next, wheel_take, zone_named, zone_offset, zones_free,
 )
@@ -579,6 +580,7 @@ def decimal(uint64_t v):
 
 
 include "times.pxi"
+include "entries.pxi"
 
 
 def open_test_stream(EnvBox box not None, prepared, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",

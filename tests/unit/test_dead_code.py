@@ -32,6 +32,8 @@ VOCABULARY = re.compile(r"KIND_|CLOSE_|ENTRY_|EXTENDS")
 #: What headers publish though nothing of the product calls it yet, and the feature to come that
 #: will. Tests drive it, so that the feature finds it sound.
 SEAMS = {
+    "change_get": "clusters: an entry of a stream's group is a change",
+    "change_put": "clusters: a change that a leader proposes is an entry",
     "consumer_apply": "clusters: what a consumer's group agreed on",
     "consumer_entry_get": "clusters: entries of a consumer's group",
     "consumer_entry_put": "clusters: entries of a consumer's group",
