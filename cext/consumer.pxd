@@ -22,6 +22,8 @@ cdef enum Place:
     AT_TIMED = 1            # in the list of deadlines, in order
     AT_HEAP = 2             # in the heap of deadlines that are out of order
     AT_QUEUE = 3            # to be redelivered
+    AT_PROPOSED = 4         # delivered again, or due later, when the group agrees
+    AT_ACKED = 5            # acked, when the group agrees
 
 cdef struct Pending:
     uint64_t sseq
@@ -79,6 +81,9 @@ cdef struct Pull:
     bint has_bytes
     bint no_wait
     bint full               # whoever asked has too much to take already
+    bint told               # the group knows of it
+    bint ended              # in no list: freed when nothing is on its way to it
+    uint32_t flights        # messages that are, once the group agrees
     int64_t expires         # monotonic; 0: never
     int64_t heartbeat       # ns; 0: none
     int64_t last            # monotonic: last message or heartbeat, or its arrival
@@ -155,6 +160,46 @@ cdef struct ConsumerEntry:
     uint64_t deliveries
     int64_t sent            # wall clock: from when on the ack is waited for
     Span reply              # of a request, and of one to reset, where it may be empty
+
+cdef enum FlightKind:
+    FLIGHT_MESSAGE          # of the stream
+    FLIGHT_STATUS           # header to `dest`
+    FLIGHT_ANSWER           # of a double ack
+
+cdef struct Flight:
+    # What goes out when what its consumer proposed by then is applied. Allocated with its texts.
+    ListNode node
+    FlightKind kind
+    uint64_t after          # how many proposals that are
+    uint64_t sseq           # of a message
+    uint64_t dseq
+    uint64_t pending
+    uint32_t deliveries
+    int64_t cost
+    Pull* pull              # whose request it is for; NULL: push
+    uint32_t n_dest
+    uint32_t n_reply
+    uint32_t n_header
+    uint8_t texts[1]
+
+cdef struct ConsumerGroup:
+    # A member of a Raft group, and what it proposed since it leads. The state of the consumer has what is applied, no more.
+    # Proposes an entry: at once, in their order. Other than 0: it was not, and the consumer is to follow.
+    int (*propose)(void* ctx, Span entry) noexcept nogil
+    void* ctx
+    Bytes entry
+    uint64_t proposed       # entries
+    uint64_t applied
+    bint refused            # a proposal was: nothing goes on
+    bint resetting          # where it stands is being agreed on
+    uint32_t deliveries     # proposed and not applied
+    uint32_t firsts         # of these the first ones of their messages
+    uint32_t untold         # requests that the group does not know of
+    List flights
+    uint32_t n
+    int64_t bytes           # of messages on their way
+    Task task
+    Wait cold
 
 cdef struct ConsumerInfo:
     uint64_t delivered_dseq
@@ -314,6 +359,7 @@ cdef struct Consumer:
     Replay replay
     Rate rate
     PullQueue pull
+    ConsumerGroup* group    # NULL: it is alone
     AskedList asked         # while another member leads
     Pin pin
     Push push
@@ -346,8 +392,15 @@ cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
 cdef bint consumer_entry_get(Span entry, ConsumerEntry* e) noexcept nogil
 # Adds the entry to out. 0 | -1 no memory
 cdef int consumer_entry_put(const ConsumerEntry* e, Bytes* out) noexcept nogil
-# From its opening on it is a member of a Raft group, which says where a new consumer starts.
-cdef void consumer_join(Consumer* c) noexcept nogil
+# From its opening on it is a member of a Raft group, which says where a new consumer starts. 0 | -1 no memory
+cdef int consumer_join(Consumer* c) noexcept nogil
+# As consumer_lead, of a member, once all is applied that was proposed before. What it changes it proposes, and it delivers and
+# answers what depends on that when it is applied: its proposals are applied in their order, without others between, or it
+# follows. Follow also when one was refused.
+cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil
+# Of a member that leads: goes back, or to this sequence, as consumer_reset, when that is agreed on; then whoever applied the
+# entry answers. 0 | -1 not proposed
+cdef int consumer_reset_group(Consumer* c, uint64_t seq, Span reply) noexcept nogil
 # What the group agreed on, in its order, from the last snapshot on. 0 | -1 no memory
 cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil
 # The state of a snapshot, as consumer_encode_state writes it; an older one changes nothing, nor does one here that leads.

@@ -14,7 +14,11 @@ cdef void ack_metric(Consumer* c, const Pending* e, const AckTokens* t) noexcept
 
 cdef void ack_late(Consumer* c, uint64_t sseq) noexcept nogil:
     # Of a message that was given up.
-    if u64map_del(&c.exhausted, sseq):
+    cdef uint64_t deliveries
+    if c.group != NULL:
+        if u64map_get(&c.exhausted, sseq, &deliveries):
+            propose_acked(c, c.floor_dseq, sseq)
+    elif u64map_del(&c.exhausted, sseq):
         log_acked(c, sseq)
         let_go(c, sseq)
 
@@ -24,8 +28,13 @@ cdef void ack_explicit(Consumer* c, const AckTokens* t, bint metric) noexcept no
     if i == 0:
         ack_late(c, t.sseq)
         return
+    if entry_at(&c.pending, i).place == AT_ACKED:
+        return
     if metric:
         ack_metric(c, entry_at(&c.pending, i), t)
+    if c.group != NULL:
+        propose_done(c, i)
+        return
     take_out(c, i)
     log_acked(c, t.sseq)
     let_go(c, t.sseq)
@@ -46,6 +55,9 @@ cdef void ack_upto(Consumer* c, const AckTokens* t) noexcept nogil:
     if c.exhausted.n:
         ack_late_upto(c, t.sseq)
     if t.sseq <= max(c.floor_seq, c.upto.seq):
+        return
+    if c.group != NULL:
+        propose_acked_upto(c, t.sseq)
         return
     c.upto.seq = t.sseq
     c.upto.dseq = t.dseq
@@ -88,7 +100,7 @@ cdef void ack_turn(Task* t) noexcept nogil:
 
 cdef bint acks_left(Consumer* c) noexcept nogil:
     # Takes out a piece, if there is one that can be; whether there is more.
-    if c.upto.seq and c.role == ROLE_LEADS and not stands_still(c):
+    if c.upto.seq and c.role == ROLE_LEADS and c.group == NULL and not stands_still(c):
         ack_piece(c)
         return c.upto.seq != 0
     return False
@@ -124,6 +136,9 @@ cdef void waiting_acks_free(Consumer* c) noexcept nogil:
 cdef void answer_ack(Consumer* c, uint64_t sseq, Span reply) noexcept nogil:
     cdef WaitingAck* h = NULL
     cdef const WaitingAck* last = waiting_ack_at(list_last(&c.upto.waiting))
+    if c.group != NULL:
+        answer_later(c, reply)
+        return
     if c.upto.seq and sseq > c.floor_seq:
         h = <WaitingAck*>calloc(1, sizeof(WaitingAck) + reply.n)
         if h == NULL:
@@ -152,11 +167,15 @@ cdef bint do_ack(Consumer* c, const AckTokens* t, bint metric) noexcept nogil:
 cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
     cdef int64_t delay = 0
-    if i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq or t.sseq <= c.upto.seq:
+    if (i == 0 or t.dseq <= c.floor_dseq or t.dseq > c.dseq or t.sseq <= c.upto.seq
+            or entry_at(&c.pending, i).place >= AT_PROPOSED):
         return
     advise(c, ADV_NAK, t.sseq, t.dseq, t.deliveries, 0, span(NULL, 0))
     if read_delay(arg, &delay):
         delay = min(max(delay, <int64_t>NAK_DELAY_LEAST), FOREVER)
+        if c.group != NULL:
+            propose_deadline(c, i, c.env.now + delay)
+            return
         pending_schedule(&c.pending, i, c.env.mono + delay, False)
         log_deadline(c, t.sseq, c.env.now + delay)
         ack_timer_set(c)
@@ -168,7 +187,11 @@ cdef void do_nak(Consumer* c, const AckTokens* t, Span arg) noexcept nogil:
 cdef void do_progress(Consumer* c, const AckTokens* t) noexcept nogil:
     # What is already to be redelivered still is.
     cdef uint32_t i = pending_find(&c.pending, t.sseq)
-    if i and t.sseq > c.upto.seq and entry_at(&c.pending, i).place != AT_QUEUE:
+    if i == 0 or t.sseq <= c.upto.seq or entry_at(&c.pending, i).place >= AT_QUEUE:
+        return
+    if c.group != NULL:
+        propose_deadline(c, i, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
+    else:
         start_waiting(c, i)
         log_deadline(c, t.sseq, c.env.now + wait_of(c, entry_at(&c.pending, i).deliveries))
 

@@ -35,7 +35,12 @@ cdef int apply_first_delivery(Consumer* c, uint64_t sseq, uint64_t dseq, uint32_
 cdef int apply_delivered(Consumer* c, const ConsumerEntry* e) noexcept nogil:
     cdef bint new = e.sseq > c.delivered_seq
     cdef bint next = e.dseq >= c.dseq           # else it says of an earlier delivery from when on its ack is waited for
+    cdef bint acked
     cdef uint32_t i
+    if next and c.role == ROLE_LEADS:
+        invariant(c.group.deliveries > 0, "a leader applies what it proposed")
+        c.group.deliveries -= 1
+        c.group.firsts -= new and c.cfg.ack_policy != ACK_POLICY_NONE
     if e.dseq <= c.floor_dseq:
         return 0
     c.dseq = max(c.dseq, e.dseq + 1)
@@ -56,7 +61,10 @@ cdef int apply_delivered(Consumer* c, const ConsumerEntry* e) noexcept nogil:
     if i == 0:
         return 0
     count_deliveries(c, i, e.deliveries)
+    acked = entry_at(&c.pending, i).place == AT_ACKED
     restore_deadline(c, i, e.sent)
+    if acked:
+        await_group(c, i, AT_ACKED)
     ack_timer_set(c)
     if not next:
         log_sent(c, e.sseq, e.sent)
@@ -85,6 +93,8 @@ cdef void apply_acked_upto(Consumer* c, const ConsumerEntry* e) noexcept nogil:
         let_go(c, seq)
     c.floor_dseq = min(e.dseq, c.dseq - 1)
     c.floor_seq = e.sseq
+    if c.upto.seq <= e.sseq:
+        c.upto.seq = 0
     log_acked_upto(c, c.floor_seq, c.floor_dseq)
 
 
@@ -140,12 +150,18 @@ cdef void apply_reset(Consumer* c, uint64_t next) noexcept nogil:
     log_reset(c)
     ack_timer_set(c)
     stream_settle(c.s, 0, True)
+    if c.role == ROLE_LEADS:
+        c.group.resetting = False
+        count_pending(c)
 
 
 cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil:
     cdef int rc = 0
+    c.fresh = False
     if c.role != ROLE_LEADS:
         c.role = ROLE_BEHIND
+    else:
+        c.group.applied += 1
     if e.op == OP_DELIVERED:
         rc = apply_delivered(c, e)
     elif e.op == OP_ACKED:
@@ -158,6 +174,10 @@ cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil:
         rc = asked_add(c, e.reply)
     elif c.role != ROLE_LEADS:
         asked_remove(c, e.reply)
+    if c.role == ROLE_LEADS:
+        if c.group.n:
+            task_post(&c.env.tasks, &c.group.task)
+        wake_delivery(c)
     return rc
 
 
@@ -188,6 +208,7 @@ cdef int consumer_restore(Consumer* c, Span state) noexcept nogil:
             consumer_decode_state(c, span(before.data, <uint32_t>before.n))
         else:
             c.role = ROLE_BEHIND
+            c.fresh = False
             log_opened(c)
     bytes_free(&before)
     return rc
@@ -195,11 +216,26 @@ cdef int consumer_restore(Consumer* c, Span state) noexcept nogil:
 
 # ---- being a member ----------------------------------------------------------------------------------------------------
 
-cdef void consumer_join(Consumer* c) noexcept nogil:
+cdef int consumer_join(Consumer* c) noexcept nogil:
+    c.group = <ConsumerGroup*>calloc(1, sizeof(ConsumerGroup))
+    if c.group == NULL:
+        return -1
+    c.group.task.fn = flights_run
+    c.group.task.owner = c
+    c.group.cold.task = &c.group.task
     if not c.fresh:
-        return
+        return 0
     count_stop(c)
     forget_state(c)
     stand_at(c, 1, 0, False)
     c.role = ROLE_BEHIND
     log_opened(c)
+    return 0
+
+
+cdef int consumer_reset_group(Consumer* c, uint64_t seq, Span reply) noexcept nogil:
+    seq = max(seq if seq else c.floor_seq + 1, <uint64_t>1)
+    if propose_position(c, OP_RESET, seq, reply) < 0:
+        return -1
+    c.group.resetting = True
+    return 0

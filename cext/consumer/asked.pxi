@@ -43,3 +43,13 @@ cdef void asked_forget(Consumer* c) noexcept nogil:
     while c.asked.n:
         asked_drop(c, asked_first(c))
     strmap_free(&c.asked.by_reply)
+
+
+cdef void asked_end(Consumer* c) noexcept nogil:
+    # Who takes the lead does not know what was asked. The others forget the requests, too.
+    cdef Asked* a
+    while c.asked.n:
+        a = asked_first(c)
+        refuse(c, span(a.reply, a.n_reply), b"409 Leadership Change")
+        propose_position(c, OP_REQUEST_ENDS, 0, span(a.reply, a.n_reply))
+        asked_drop(c, a)

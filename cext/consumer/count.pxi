@@ -150,8 +150,9 @@ cdef void place_step(Consumer* c) noexcept nogil:
         else:
             skip_end(c)
             c.next = c.skip.resume - 1               # the last message is none of its own, and is passed
-    c.delivered_seq = c.next - 1
-    c.floor_seq = c.next - 1
+    if c.group == NULL:                         # else the group says so
+        c.delivered_seq = c.next - 1
+        c.floor_seq = c.next - 1
     sweep_free(c.count.sweep)
     c.count.sweep = NULL
     filter_free(&c.count.loose)
@@ -167,4 +168,6 @@ cdef void place_done(Consumer* c) noexcept nogil:
     c.replay.on = c.cfg.replay_policy == REPLAY_POLICY_ORIGINAL and c.next <= state.last_seq
     c.replay.until = state.last_seq
     log_opened(c)
+    if c.group != NULL:
+        start_tell(c)
     count_pending(c)

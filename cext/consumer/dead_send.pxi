@@ -16,10 +16,13 @@ cdef void dead_done(Consumer* c, DeadLetter* d) noexcept nogil:
     cdef Span reason = span(d.texts, d.n_reason)
     cdef uint64_t seq = d.seq
     if i:
-        take_out(c, i)
-        c.floor_ts = c.env.now
-        log_acked(c, seq)
-        let_go(c, seq)
+        if c.group != NULL:
+            propose_done(c, i)
+        else:
+            take_out(c, i)
+            c.floor_ts = c.env.now
+            log_acked(c, seq)
+            let_go(c, seq)
         if d.terminated:
             advise(c, ADV_TERM, seq, d.dseq, d.deliveries, 0, reason)
     if d.n_reply:

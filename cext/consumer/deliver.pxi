@@ -86,7 +86,8 @@ cdef bint rate_waits(Consumer* c, int64_t cost) noexcept nogil:
 
 # ---- sending ----------------------------------------------------------------------------------------------------
 
-cdef uint32_t put_ack_subject(Consumer* c, uint8_t* p, const Record* r, uint32_t deliveries, uint64_t pending) noexcept nogil:
+cdef uint32_t put_ack_subject(Consumer* c, uint8_t* p, const Record* r, uint64_t dseq, uint32_t deliveries,
+                              uint64_t pending) noexcept nogil:
     cdef uint32_t n = c.n_ack_prefix
     memcpy(p, c.ack_prefix, n)
     n += put_u64(p + n, deliveries)
@@ -95,7 +96,7 @@ cdef uint32_t put_ack_subject(Consumer* c, uint8_t* p, const Record* r, uint32_t
     n += put_u64(p + n, r.seq)
     p[n] = c'.'
     n += 1
-    n += put_u64(p + n, c.dseq)
+    n += put_u64(p + n, dseq)
     p[n] = c'.'
     n += 1
     n += put_u64(p + n, <uint64_t>r.ts)
@@ -146,26 +147,38 @@ cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
         pull_remove(c, q)
 
 
+cdef int message_make(Consumer* c, const Record* r, uint64_t dseq, uint32_t deliveries, uint64_t pending, uint8_t* reply,
+                      Bytes* header, Msg* m) noexcept nogil:
+    # A message as it is delivered, but for where to. header: frees what it may need; valid as long. 0 | -1 no memory
+    memset(m, 0, sizeof(Msg))
+    memset(header, 0, sizeof(Bytes))
+    m.account = c.s.account
+    m.subject = r.subject
+    m.header = r.header
+    m.data = r.data
+    m.reply = span(reply, put_ack_subject(c, reply, r, dseq, deliveries, pending))
+    if c.cfg.flags & CONSUMER_HEADERS_ONLY:
+        if size_header(r, header) < 0:
+            bytes_free(header)
+            return -1
+        m.header = span(header.data, <uint32_t>header.n)
+        m.data.n = 0
+    return 0
+
+
+cdef inline int64_t message_cost(const Msg* m) noexcept nogil:
+    return <int64_t>m.subject.n + m.reply.n + m.header.n + m.data.n
+
+
 cdef bint deliver_record(Consumer* c, const Record* r, uint32_t deliveries, uint64_t pending, int64_t* cost) noexcept nogil:
     cdef uint8_t reply[ACK_SUBJECT_ROOM]
     cdef Msg m
     cdef Bytes b
     cdef bint sent
     invariant(env_held(c.env) and c.role == ROLE_LEADS, "who leads delivers, under the engine lock")
-    memset(&m, 0, sizeof(Msg))
-    memset(&b, 0, sizeof(Bytes))
-    m.account = c.s.account
-    m.subject = r.subject
-    m.header = r.header
-    m.data = r.data
-    m.reply = span(reply, put_ack_subject(c, reply, r, deliveries, pending))
-    if c.cfg.flags & CONSUMER_HEADERS_ONLY:
-        if size_header(r, &b) < 0:
-            bytes_free(&b)
-            return False
-        m.header = span(b.data, <uint32_t>b.n)
-        m.data.n = 0
-    cost[0] = <int64_t>m.subject.n + m.reply.n + m.header.n + m.data.n
+    if message_make(c, r, c.dseq, deliveries, pending, reply, &b, &m) < 0:
+        return False
+    cost[0] = message_cost(&m)
     if c.cfg.rate_limit_bps and rate_waits(c, cost[0]):
         sent = False
     else:
@@ -205,6 +218,8 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
         return STEP_WAIT
     if c.replay.on and replay_waits(c, &r):
         return STEP_WAIT
+    if c.group != NULL:
+        return depart_new(c, &r)
     seq = r.seq
     ts = r.ts
     if not deliver_record(c, &r, 1, <uint64_t>max(<int64_t>0, c.num_pending - 1), &cost):
@@ -236,6 +251,9 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     cdef uint32_t deliveries = e.deliveries + 1
     cdef int64_t cost
     cdef int rc
+    if seq <= c.upto.seq and c.group != NULL:
+        await_group(c, i, AT_ACKED)
+        return STEP_ON
     if seq <= c.upto.seq:                       # it is about to be taken out
         take_out(c, i)
         log_acked(c, seq)
@@ -247,6 +265,8 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
         return STEP_ON
     if rc != ST_OK:
         return STEP_WAIT
+    if c.group != NULL:
+        return depart_again(c, &r, deliveries)
     if not deliver_record(c, &r, deliveries, <uint64_t>max(<int64_t>0, c.num_pending), &cost):
         return STEP_WAIT
     note_delivered(c)
@@ -276,7 +296,9 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
         return STEP_WAIT
     if c.count.phase or c.count.failed or (c.unanswered and answer_waits(c)):
         return STEP_WAIT
-    if c.flow.window and c.flow.unconfirmed > c.flow.window:
+    if c.group != NULL and c.group.resetting:
+        return STEP_WAIT
+    if c.flow.window and c.flow.unconfirmed + (c.group.bytes if c.group != NULL else 0) > c.flow.window:
         stuck_note(c)
         return STEP_WAIT
     if c.pull.n_full and all_are_full(c):
@@ -297,6 +319,8 @@ cdef void deliver_run(Task* t) noexcept nogil:
     for i in range(DELIVER_TURN):
         step = deliver_step(c)
         if step == STEP_WAIT:
+            if c.group != NULL and c.group.untold:
+                requests_tell(c)
             return
         if step == STEP_LATER:
             break

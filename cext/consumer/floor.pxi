@@ -39,9 +39,12 @@ cdef void pending_gone(Consumer* c, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(&c.pending, i)
     cdef uint64_t sseq = e.sseq, dseq = e.dseq
     cdef uint32_t deliveries = e.deliveries
-    take_out(c, i)
-    c.floor_ts = c.env.now
-    log_acked(c, sseq)
+    if c.group != NULL:
+        propose_done(c, i)
+    else:
+        take_out(c, i)
+        c.floor_ts = c.env.now
+        log_acked(c, sseq)
     advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(b"Unacknowledged message was deleted"))
 
 

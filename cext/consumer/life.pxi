@@ -40,6 +40,7 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
     count_stop(c)
     waiting_acks_free(c)
     asked_forget(c)
+    group_free(c)
     deadlines_forget(c)
     pending_free(&c.pending)
     u64map_free(&c.exhausted)
@@ -124,8 +125,13 @@ cdef void consumer_unsubscribe(Consumer* c) noexcept nogil:
 
 
 cdef int consumer_lead(Consumer* c) noexcept nogil:
+    if c.group != NULL and c.group.propose == NULL:
+        return 0                                # it leads by its group's word alone
     if c.role == ROLE_BEHIND:
-        catch_up(c)
+        if c.group == NULL:
+            catch_up(c)
+        elif lead_begin(c) < 0:
+            return -1
     c.role = ROLE_LEADS
     c.last_activity = c.env.mono
     rate_start(c)
@@ -144,6 +150,21 @@ cdef int consumer_lead(Consumer* c) noexcept nogil:
     return 0
 
 
+cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil:
+    if c.group == NULL:
+        return -1
+    c.group.propose = propose
+    c.group.ctx = ctx
+    c.role = ROLE_BEHIND
+    if consumer_lead(c) < 0:
+        lead_forget(c)
+        return -1
+    if not placing(c):
+        start_tell(c)
+    asked_end(c)
+    return 0
+
+
 cdef void consumer_rest(Consumer* c) noexcept nogil:
     cdef int i
     consumer_unsubscribe(c)
@@ -154,6 +175,9 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
         timer_cancel(&c.env.timers, &c.timers[i])
     dead_stop(c)
     pin_end(c)
+    if c.group != NULL:
+        lead_forget(c)
+        c.role = ROLE_BEHIND
     wait_cancel(&c.cold)
     task_cancel(&c.deliver)
     if c.count.phase:

@@ -155,7 +155,7 @@ cdef void log_sent(Consumer* c, uint64_t sseq, int64_t sent) noexcept nogil:
 cdef void log_deadline(Consumer* c, uint64_t sseq, int64_t deadline) noexcept nogil:
     # deadline: wall clock.
     cdef uint32_t i = pending_find(&c.pending, sseq)
-    if i:
+    if i and c.group == NULL:
         log_sent(c, sseq, deadline - wait_of(c, entry_at(&c.pending, i).deliveries))
 
 

@@ -19,6 +19,12 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
     if c.role != ROLE_LEADS:
         c.role = ROLE_BEHIND         # the leader's records say what becomes of it
         return
+    if c.group != NULL and not undelivered(c, seq):
+        proposed_gone(c, seq)
+        i = pending_find(&c.pending, seq)
+        if i and entry_at(&c.pending, i).place != AT_ACKED:
+            pending_gone(c, i)
+        return
     if undelivered(c, seq):
         c.shared.follows = True     # what is delivered next says that this one was passed
         c.num_pending -= is_counted(c, seq)
@@ -79,6 +85,29 @@ cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
     return seq if seq else state.last_seq + 1
 
 
+cdef void purged_in_group(Consumer* c, uint64_t start) noexcept nogil:
+    # The consumer goes on behind what is gone, once the group agrees.
+    cdef uint32_t i = c.pending.first
+    cdef uint64_t k
+    cdef Bytes seqs
+    if start and c.skip.seqs == NULL and c.next < start:
+        c.next = start
+    if start > c.delivered_seq + 1:
+        propose_position(c, OP_SKIP, start, span(NULL, 0))
+    c.skip.resume = max(c.skip.resume, start) if c.skip.seqs != NULL else 0
+    while i:
+        if not still_stored(c, entry_at(&c.pending, i).sseq):
+            propose_done(c, i)
+        i = entry_at(&c.pending, i).next
+    memset(&seqs, 0, sizeof(Bytes))
+    for k in range(exhausted_in(c, 1, UINT64_MAX, &seqs)):
+        if not still_stored(c, (<uint64_t*>seqs.data)[k]):
+            proposed_gone(c, (<uint64_t*>seqs.data)[k])
+    bytes_free(&seqs)
+    count_pending(c)
+    wake_delivery(c)
+
+
 cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     # The consumer goes on behind what is gone, and all that it has passed by then counts as delivered.
     cdef Consumer* c = watcher_owner(w)
@@ -91,6 +120,9 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     if placing(c):
         return
     start = start_after_purge(c, what)
+    if c.group != NULL:
+        purged_in_group(c, start)
+        return
     c.shared.follows = True
     if start and c.skip.seqs == NULL and c.delivered_seq + 1 < max(c.next, start):
         c.next = max(c.next, start)
@@ -117,6 +149,9 @@ cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
     if c.role != ROLE_LEADS:
         c.role = ROLE_BEHIND         # the leader's records say what becomes of it
+        return
+    if c.group != NULL:
+        count_pending(c)
         return
     if not placing(c):
         log_truncated(c, seq)

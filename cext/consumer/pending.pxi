@@ -132,6 +132,7 @@ cdef void pending_unplace(PendingTable* t, uint32_t i) noexcept nogil:
         heap_take(t, i)
     elif place == AT_QUEUE:
         pending_list_remove(t, &t.queue, i)
+    entry_at(t, i).place = AT_NONE
 
 
 cdef int pending_grow(PendingTable* t) noexcept nogil:

@@ -40,7 +40,11 @@ cdef void pull_remove(Consumer* c, Pull* q) noexcept nogil:
     if q.full:
         c.pull.n_full -= 1
     c.last_activity = c.env.mono
-    free(q)
+    if c.group != NULL:
+        request_ends(c, q)
+    q.ended = True
+    if q.flights == 0:
+        free(q)
 
 
 cdef void pull_arm(Consumer* c, Pull* q) noexcept nogil:

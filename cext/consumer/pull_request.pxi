@@ -79,6 +79,8 @@ cdef Pull* pull_new(Consumer* c, Span reply) noexcept nogil:
     q.timer.fn = pull_due
     q.timer.owner = q
     q.last = c.env.mono
+    if c.group != NULL:
+        c.group.untold += 1
     q.n_reply = reply.n
     memcpy(q.reply, reply.p, reply.n)
     return q

@@ -15,15 +15,18 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
         else:
             start_waiting(c, i)                 # without memory: once more later
         return
-    drop_pending(c, i)
-    u64map_put(&c.exhausted, seq, deliveries)
-    log_exhausted(c, seq)
+    if c.group != NULL:
+        propose_given_up(c, i)
+    else:
+        drop_pending(c, i)
+        u64map_put(&c.exhausted, seq, deliveries)
+        log_exhausted(c, seq)
     advise(c, ADV_MAX_DELIVER, seq, 0, deliveries, 0, span(NULL, 0))
 
 
 cdef void requeue(Consumer* c, uint32_t i) noexcept nogil:
     cdef Pending* e = entry_at(&c.pending, i)
-    if e.sseq <= c.upto.seq or dead_of(c, e.sseq) != NULL:
+    if e.sseq <= c.upto.seq or dead_of(c, e.sseq) != NULL or e.place >= AT_PROPOSED:
         return
     if c.cfg.max_deliver > 0 and <int64_t>e.deliveries >= c.cfg.max_deliver:
         exhaust(c, i)

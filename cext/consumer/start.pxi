@@ -86,6 +86,29 @@ cdef void catch_up(Consumer* c) noexcept nogil:
     c.role = ROLE_FOLLOWS
 
 
+cdef int lead_begin(Consumer* c) noexcept nogil:
+    # A member takes the lead where the group stands; a new consumer starts as in a stream of one server. 0 | -1 no memory
+    cdef StoreState state
+    cdef int rc = 0
+    store_state(c.s.store, &state)
+    count_stop(c)
+    free(c.skip.seqs)
+    memset(&c.skip, 0, sizeof(SkipList))
+    if c.fresh:
+        rc = start_anew(c)
+        c.delivered_seq = 0
+        c.floor_seq = 0
+    else:
+        c.next = max(c.delivered_seq + 1, state.first_seq)
+    if placing(c):
+        task_post(&c.env.tasks, &c.count.task)
+    else:
+        c.replay.on = c.cfg.replay_policy == REPLAY_POLICY_ORIGINAL and c.next <= state.last_seq
+        c.replay.until = state.last_seq
+        count_pending(c)
+    return rc
+
+
 cdef void not_used(Consumer* c, const char* what) noexcept nogil:
     c.damaged = True
     say_of(c, what)

@@ -28,7 +28,7 @@ cdef int64_t sent_at(Consumer* c, const Pending* e) noexcept nogil:
     # When the entry would have been sent for its deadline to be the usual time later; wall clock, seconds. Rounded up:
     # nothing is redelivered too early. Never before 1970, however long the usual time is.
     cdef int64_t deadline = deadline_of(&c.pending, e)
-    if e.place == AT_QUEUE:
+    if e.place == AT_QUEUE and c.group == NULL:
         deadline = c.env.mono                   # due now
     return max(<int64_t>0, (c.env.now + (deadline - c.env.mono) - wait_of(c, e.deliveries) + SECOND - 1) // SECOND)
 

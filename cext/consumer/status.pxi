@@ -10,12 +10,18 @@ cdef uint32_t put_flow_subject(Consumer* c, uint8_t* p) noexcept nogil:
 
 
 cdef void send_status(Consumer* c, Span dest, Span reply, const void* text, size_t n) noexcept nogil:
+    # Behind the messages that are on their way.
+    if c.group == NULL or c.group.n == 0 or status_later(c, dest, reply, span(text, <uint32_t>n)) < 0:
+        send_status_now(c, dest, reply, span(text, <uint32_t>n))
+
+
+cdef void send_status_now(Consumer* c, Span dest, Span reply, Span header) noexcept nogil:
     cdef Msg m
     memset(&m, 0, sizeof(Msg))
     m.dest = dest
     m.subject = dest
     m.reply = reply
-    m.header = span(text, <uint32_t>n)
+    m.header = header
     m.account = c.s.account
     c.env.out.send(c.env.out.ctx, &m)
 

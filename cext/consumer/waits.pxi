@@ -21,6 +21,10 @@ cdef inline int64_t wait_of(const Consumer* c, uint32_t deliveries) noexcept nog
     return wait_by(&c.cfg, deliveries)
 
 
+cdef int64_t wall_time(const Consumer* c, int64_t mono) noexcept nogil:
+    return c.env.now + (mono - c.env.mono)
+
+
 cdef void ack_timer_set(Consumer* c) noexcept nogil:
     cdef int64_t deadline = pending_deadline(&c.pending) if c.role == ROLE_LEADS else INT64_MAX
     if deadline == INT64_MAX:

@@ -19,11 +19,14 @@ cdef inline void wake_delivery(Consumer* c) noexcept nogil:
 
 cdef inline bint stands_still(const Consumer* c) noexcept nogil:
     # Nothing that happens now could be remembered.
-    return c.s.failed != 0 or c.s.halted != 0
+    return c.s.failed != 0 or c.s.halted != 0 or (c.group != NULL and c.group.refused)
 
 
 cdef inline bint stalled(const Consumer* c) noexcept nogil:
-    return c.cfg.max_ack_pending > 0 and <int64_t>c.pending.n >= c.cfg.max_ack_pending
+    cdef int64_t n = c.pending.n
+    if c.group != NULL:
+        n += c.group.firsts
+    return c.cfg.max_ack_pending > 0 and n >= c.cfg.max_ack_pending
 
 
 cdef inline void stuck_note(Consumer* c) noexcept nogil:

@@ -31,10 +31,6 @@ cdef struct Why:
     uint64_t seq
 
 
-cdef int64_t wall_time(const Consumer* c, int64_t mono) noexcept nogil:
-    return c.env.now + (mono - c.env.mono)
-
-
 cdef bint anybodys_turn(Consumer* c) noexcept nogil:
     cdef ListWalk all = list_walk(&c.pull.all)
     cdef Pull* q = pull_step(&all)
@@ -77,7 +73,7 @@ cdef void consumer_why(Consumer* c, Why* w) noexcept nogil:
         w.count = <uint64_t>c.flow.unconfirmed
     elif c.pull.n_full and c.pull.n_full == c.pull.n:
         w.reason = WAITS_ROOM
-    elif c.pending.queue.head == 0 and stalled(c):
+    elif c.pending.queue.head == 0 and c.pending.n and stalled(c):
         w.reason = WAITS_ACKS
         w.count = c.pending.n
         w.seq = entry_at(&c.pending, c.pending.first).sseq

@@ -1,10 +1,12 @@
 """Lets the consumers of a stream lead and follow."""
 
+from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
 from jsserver.cext.bytes cimport Bytes, Span, bytes_free, span_of
 from jsserver.cext.consumer cimport (
-    ConsumerEntry, consumer_apply, consumer_entry_get, consumer_entry_put, consumer_join, consumer_restore,
+    ConsumerEntry, consumer_apply, consumer_entry_get, consumer_entry_put, consumer_join, consumer_lead_group,
+    consumer_reset_group, consumer_restore,
     ConsumerHandle, Consumers, StreamHandle, consumer_follow, consumer_lead, consumers_apply, consumers_flush, consumers_of,
 )
 
@@ -108,16 +110,57 @@ def put_entry(dict said not None) -> bytes:
         bytes_free(&out)
 
 
+cdef int note_proposal(void* ctx, Span entry) noexcept nogil:
+    with gil:
+        if (<Member>ctx).refuses:
+            return -2
+        (<Member>ctx).proposed.append((<const char*>entry.p)[:entry.n])
+    return 0
+
+
 cdef class Member:
     """A consumer as a member of a Raft group, of which nothing is there but what it agrees on."""
     cdef ConsumerHandle handle
+    cdef readonly list proposed
+    cdef public bint refuses
 
     def __init__(self, ConsumerHandle handle not None):
+        cdef int rc
         self.handle = handle
+        self.proposed = []
         with nogil:
             handle.box.enter()
-            consumer_join(handle.c)
+            consumer_follow(handle.c)
+            rc = consumer_join(handle.c)
             handle.box.leave()
+        if rc < 0:
+            raise MemoryError
+
+    def lead(self) -> None:
+        """What it proposes goes into `proposed`."""
+        cdef void* me = <void*>self
+        cdef int rc
+        with nogil:
+            self.handle.box.enter()
+            rc = consumer_lead_group(self.handle.c, note_proposal, me)
+            self.handle.box.leave()
+        if rc < 0:
+            raise MemoryError
+
+    def follow(self) -> None:
+        with nogil:
+            self.handle.box.enter()
+            consumer_follow(self.handle.c)
+            self.handle.box.leave()
+
+    def reset(self, uint64_t seq, bytes reply not None) -> int:
+        cdef Span to = span_of(reply)
+        cdef int rc
+        with nogil:
+            self.handle.box.enter()
+            rc = consumer_reset_group(self.handle.c, seq, to)
+            self.handle.box.leave()
+        return rc
 
     def apply(self, bytes entry not None) -> int:
         cdef ConsumerEntry e
