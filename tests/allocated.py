@@ -7,7 +7,16 @@ from collections.abc import Iterator
 
 import pytest
 
-COUNTED = ("test_bytes_", "test_raft_", "test_store_slim", "test_store_heads", "test_store_batch")
+COUNTED = (
+    "test_bytes_",
+    "test_consumer_",
+    "test_link",
+    "test_raft_",
+    "test_store_batch",
+    "test_store_heads",
+    "test_store_slim",
+    "test_stream_",
+)
 """How the modules begin whose tests give back all that they take."""
 
 
@@ -30,6 +39,7 @@ def nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     gc.collect()
     before = blocks()
     yield
+    request.node.funcargs.clear()  # else they stay until the test is reported
     gc.collect()
     left = blocks() - before
     assert left <= 0, f"{left} blocks of memory are left"

@@ -320,9 +320,12 @@ cdef class TestEnv(EnvBox):
             env_unlock(self.env)
 
     def stop_commits(self) -> None:
-        """After every stream is closed."""
+        """After every stream is closed; nothing where there is no commit thread."""
+        if self.committer == NULL:
+            return
         committer_stop(self.committer)
-        self.thread.join()
+        if self.thread is not None:
+            self.thread.join()
         committer_free(self.committer)
         self.committer = NULL
 

@@ -99,10 +99,15 @@ def refusal(answer: str) -> int:
     return code
 
 
+worlds: "list[World]" = []
+"""Those of the test that runs; its end closes them (conftest.py)."""
+
+
 class World:
     """One stream in a test environment, active unless told otherwise."""
 
     def __init__(self, env=None, directory=None, active=True, place=None, **params):
+        worlds.append(self)
         self.env = env or TestEnv()
         if (b"inbox", b"") not in self.env.clients:
             self.env.listen(b"inbox")

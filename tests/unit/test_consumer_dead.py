@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cext.stream import TestEnv, open_test_stream
+from tests.cext.stream import TestEnv
 from tests.unit.stream_world import (
     FILE,
     INTEREST,
@@ -28,9 +28,7 @@ def letters(stream, subject=b"dead.x"):
 
 
 def dead_letter_stream(world, **params):
-    stream = open_test_stream(world.env, stream_params(name=b"D", subjects=(b"dead.>",), **params))
-    stream.activate()
-    return stream
+    return World(world.env, name=b"D", subjects=(b"dead.>",), **params).stream
 
 
 @pytest.fixture
@@ -237,10 +235,7 @@ def test_it_is_durable_before_its_consumer_forgets_it(tmp_path):
     world.env.start_commits(held=True)
     place = tmp_path / "D"
     place.mkdir()
-    dead = open_test_stream(
-        world.env, stream_params(name=b"D", subjects=(b"dead.>",), storage=FILE), str(place)
-    )
-    dead.activate()
+    dead = World(world.env, str(place), name=b"D", subjects=(b"dead.>",), storage=FILE).stream
     c = mortal(world, max_deliver=1)
     world.env.inject(b"s.a", b"x")
     world.env.run()
