@@ -301,7 +301,7 @@ class Server:
 
     def _request(self, item: Item) -> None:
         subject = item.texts[0]
-        takers = (self.relay, self.delegates)
+        takers = (self.relay, self.delegates, self.meta)
         if any(taker.take(item) for taker in takers if taker is not None):
             self.finished(item.cid, item.numbers[1])
         elif subject.startswith(b"$SYS."):

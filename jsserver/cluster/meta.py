@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,16 @@ class MetaError(ValueError):
     """An entry or a snapshot that nobody can apply; the text says why."""
 
 
+class Change(NamedTuple):
+    """What an entry was about."""
+
+    account: str
+    stream: str
+    consumer: str = ""
+    reply: str = ""
+    """To whom the members of what is removed say so; "" where nothing is removed."""
+
+
 class StreamAssignment:
     """A stream that is to be, and its consumers by their names."""
 
@@ -46,7 +56,7 @@ class StreamAssignment:
     @property
     def peers(self) -> list[str]:
         """The ids of the members that are to hold the stream."""
-        return _peers(self.said)
+        return peers_of(self.said)
 
     @property
     def group(self) -> str:
@@ -69,7 +79,7 @@ class MetaState:
 
     # ---- entries
 
-    def apply(self, entry: bytes) -> None:
+    def apply(self, entry: bytes) -> Change:
         """A Normal entry of the group's log; MetaError, and nothing is changed."""
         if not entry:
             raise MetaError("an entry is empty")
@@ -84,17 +94,22 @@ class MetaState:
             except ValueError as error:
                 raise MetaError(f"an assignment cannot be decompressed: {error}") from None
         said = _read(body)
+        account, stream, consumer = account_of(said), _text(said, "stream"), _text(said, "name")
+        if op in (Op.ASSIGN_STREAM, Op.UPDATE_STREAM, Op.REMOVE_STREAM):
+            stream, consumer = _text(_dict(said, "stream"), "name"), ""
         if op in (Op.ASSIGN_STREAM, Op.UPDATE_STREAM):
             self._put_stream(said, new=op is Op.ASSIGN_STREAM)
         elif op is Op.REMOVE_STREAM:
-            self._remove_stream(_account(said), _text(_dict(said, "stream"), "name"))
+            self._remove_stream(account, stream)
         elif op is Op.REMOVE_CONSUMER:
             self._remove_consumer(said)
         else:
             self._put_consumer(said)
+        removes = op in (Op.REMOVE_STREAM, Op.REMOVE_CONSUMER)
+        return Change(account, stream, consumer, _text(said, "reply") if removes else "")
 
     def _put_stream(self, said: dict[str, Any], *, new: bool) -> None:
-        account, name = _account(said), _text(_dict(said, "stream"), "name")
+        account, name = account_of(said), _text(_dict(said, "stream"), "name")
         if not name:
             raise MetaError("an assignment names no stream")
         before = self.streams.get(account, {}).get(name)
@@ -113,12 +128,12 @@ class MetaState:
         name = _text(said, "name")
         if not name:
             raise MetaError("an assignment names no consumer")
-        stream = self.streams.get(_account(said), {}).get(_text(said, "stream"))
+        stream = self.streams.get(account_of(said), {}).get(_text(said, "stream"))
         if stream is not None:  # else it was removed meanwhile
             stream.consumers[name] = _kept(said)
 
     def _remove_consumer(self, said: dict[str, Any]) -> None:
-        stream = self.streams.get(_account(said), {}).get(_text(said, "stream"))
+        stream = self.streams.get(account_of(said), {}).get(_text(said, "stream"))
         if stream is not None:
             stream.consumers.pop(_text(said, "name"), None)
 
@@ -191,12 +206,13 @@ def _text(said: dict[str, Any], key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _account(said: dict[str, Any]) -> str:
+def account_of(said: dict[str, Any]) -> str:
     """Whose asset it is: of whom the service is that was asked, else of who asked."""
     client = _dict(said, "client")
     return _text(client, "svc") or _text(client, "acc")
 
 
-def _peers(said: dict[str, Any]) -> list[str]:
+def peers_of(said: dict[str, Any]) -> list[str]:
+    """The ids of the members that an assignment names."""
     peers = _dict(said, "group").get("peers")
     return [p for p in peers if isinstance(p, str)] if isinstance(peers, list) else []

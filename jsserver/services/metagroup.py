@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from jsserver import StartError
 from jsserver.cext.groups import GroupError, RaftGroups
-from jsserver.cluster.meta import MetaError, MetaState
+from jsserver.cluster.meta import Change, MetaError, MetaState
+from jsserver.services.unheld import Unheld
 from jsserver.text.goformat import failure, quote
 from jsserver.text.identity import short_hash
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from jsserver.access.accounts import Accounts
-    from jsserver.cext.engine import DataPlane
+    from jsserver.cext.engine import DataPlane, Item
     from jsserver.cext.groups import EntryTaken, GroupState, RaftGroup, State
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
@@ -81,6 +82,9 @@ class MetaGroup:
         """When it was seen last that somebody leads."""
         self._stands_in = False
         """Whether it asks for votes, or leads, until another member can."""
+        self._unheld: Unheld | None = None
+        self._recovered = 0
+        """What the log had when it was opened: who asked for that is answered long since."""
         self._applied = 0
         self._term = 0
         """Of the entry that was applied last."""
@@ -101,6 +105,10 @@ class MetaGroup:
         except (GroupError, OSError, MetaError) as error:
             why = str(error) if isinstance(error, GroupError | MetaError) else failure(error)
             raise StartError(f"Can't start JetStream: the meta group: {why}") from error
+        self._unheld = Unheld(
+            self._accounts, self._options.system, self._log, peer=self._id, held=self._any_there
+        )
+        self._unheld.replace(self.state)
         self._take()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(SNAPSHOT_PERIOD, self._keep_again)
@@ -128,6 +136,7 @@ class MetaGroup:
             self._replace(group.found.state)
             self._kept = self._applied
             group.applied(self._applied)
+        self._recovered = group.state().last
 
     async def close(self) -> None:
         """Takes part no more. What was applied is kept as a snapshot."""
@@ -178,7 +187,11 @@ class MetaGroup:
         now = self._state()
         return (0, 0) if now is None else (now.last + 1 - now.first, now.bytes)
 
-    # ---- what the group tells
+    # ---- what the group tells, and what is asked of its members
+
+    def take(self, item: Item) -> bool:
+        """Whether a request out of the inbox is for this."""
+        return self._unheld is not None and self._unheld.take(item)
 
     def told(self, number: int) -> None:
         """An INBOX_GROUP."""
@@ -196,29 +209,47 @@ class MetaGroup:
             self._stop(str(error))
             return
         self._look(group)
+        replaced = taken.state is not None
         if taken.state is not None:
             try:
                 self._replace(taken.state)
             except MetaError as error:
                 self._stop(str(error))
                 return
+        changes = []
         for entry in taken.entries:
-            self._apply(entry)
+            replaced = replaced or entry.type == SNAPSHOT
+            changes += self._apply(entry)
+        self._follow(changes, replaced)
         if taken.state is not None or taken.entries:
             group.applied(self._applied)
             asyncio.get_running_loop().call_soon(self._take)
         if taken.state is not None:
             self._keep()
 
-    def _apply(self, entry: EntryTaken) -> None:
+    def _apply(self, entry: EntryTaken) -> list[Change]:
+        """What the entry was about, where it is about one thing."""
+        self._applied, self._term = entry.index, entry.term
         try:
             if entry.type == NORMAL:
-                self.state.apply(entry.data)
-            elif entry.type == SNAPSHOT:
+                change = self.state.apply(entry.data)
+                return [change if entry.index > self._recovered else change._replace(reply="")]
+            if entry.type == SNAPSHOT:
                 self.state = MetaState.read(entry.data)
         except MetaError as error:
             self._log.error(f"Error applying JetStream cluster entries: {error}")
-        self._applied, self._term = entry.index, entry.term
+        return []
+
+    def _follow(self, changes: list[Change], replaced: bool) -> None:
+        """What is assigned to this server is as the state says."""
+        assert self._unheld is not None
+        self._unheld.follow(self.state, changes)
+        if replaced:
+            self._unheld.replace(self.state)
+
+    def _any_there(self, peers: list[str]) -> bool:
+        """Whether one of these members can be reached from here."""
+        return bool(peers) and any(short_hash(name) in peers for name in self._names())
 
     def _replace(self, state: State) -> None:
         self.state = MetaState.read(state.data)

@@ -128,10 +128,6 @@ PARTS = {
         *("client.credentials", "config", "links", "process.logs", "process.sockets"),
         *("services.linked", "text.goformat", "text.nuid"),
     },
-    "services.metagroup": {
-        *("access.accounts", "cluster", "config", "process.logs", "text.goformat"),
-        "text.identity",
-    },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
         *("access.refusal", "access.websocket", "config", "process.logs", "services.latency"),
@@ -163,6 +159,14 @@ PARTS = {
         "services.tenants",
     },
     "services.answers": {"config", "text.goformat", "wire"},
+    "services.unheld": {
+        *("access.accounts", "api", "cluster", "process.logs", "services.answers"),
+        *("services.subjects", "text.goformat", "wire"),
+    },
+    "services.metagroup": {
+        *("access.accounts", "cluster", "config", "process.logs", "services.unheld"),
+        *("text.goformat", "text.identity"),
+    },
     "services.claims": {
         *("access.accounts", "access.operator", "access.refusal", "access.resolvers", "jwt"),
         *("process.logs", "services.answers", "services.tenants", "text.identity", "wire"),
