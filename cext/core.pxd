@@ -1,6 +1,7 @@
 """Routing: sublists, permissions, accounts, and the engine that ties subscriptions to receivers."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp
 
 from jsserver.cext.bytes cimport (
     Bytes, Draft, Env, List, ListNode, ListWalk, Msg, Requests, Span, StrMap, Timer, Transform, U64Map, Usage, inbound_fn,
@@ -84,6 +85,25 @@ cdef enum:
     PERM_PUB_DENY = 1
     PERM_SUB_ALLOW = 2
     PERM_SUB_DENY = 3
+
+
+# ---- replies of other clusters' requests -------------------------------------------------------------
+
+cdef enum:
+    MAPPED_CLUSTER = 5      # where the hash of the cluster stands in `_GR_.<cluster>.<server>.<reply>`
+    MAPPED_SERVER = 12
+    MAPPED_REPLY = 19       # and the reply
+    MAPPED_HASH = 6         # bytes of a hash
+
+# Whether a subject is a mapped reply, and the reply in it.
+cdef inline bint is_mapped(Span s) noexcept nogil:
+    return s.n > MAPPED_REPLY and s.p[1] == c'G' and memcmp(s.p, b"_GR_.", MAPPED_CLUSTER) == 0
+
+cdef inline Span unmapped(Span s) noexcept nogil:
+    cdef Span reply
+    reply.p = s.p + MAPPED_REPLY
+    reply.n = s.n - MAPPED_REPLY
+    return reply
 
 
 # ---- mappings --------------------------------------------------------------------------------------
@@ -197,6 +217,8 @@ cdef struct ClientOptions:
     int32_t responses_max
     int64_t responses_ttl   # ns
     StrMap replies          # reply subject -> Reply*
+    StrMap mapped           # likewise, of another cluster's requests -> Mapped*
+    List mapped_by_time     # the same, the oldest first
 
 cdef struct Worklist:
     # What is to be done for connections by the thread that serves them.
@@ -286,6 +308,9 @@ cdef struct Peers:
     void (*interest)(Peers* p, Account* a, Sub* s, int delta) noexcept nogil
     # An account is about to be freed.
     void (*forget)(Peers* p, Account* a) noexcept nogil
+    # A message to a mapped reply, which goes to its server alone, or is that server's: how many took it; -1: it is routed as any
+    # other. NULL: there are no gateways.
+    int (*answer)(Peers* p, Client* src, const Msg* m) noexcept nogil
     Target* targets         # of the messages under way, those of a message inside another behind
     uint32_t n_targets
     uint32_t cap_targets
@@ -451,8 +476,8 @@ cdef struct EngineLimits:
 cdef struct EngineStats:
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes
     uint64_t slow_consumers
-    uint64_t slow_clients, slow_routes, slow_leafs
-    uint64_t stale_clients, stale_routes, stale_leafs
+    uint64_t slow_clients, slow_routes, slow_gateways, slow_leafs
+    uint64_t stale_clients, stale_routes, stale_gateways, stale_leafs
     uint64_t link_in_msgs, link_in_bytes, link_out_msgs, link_out_bytes     # of these, over links to other servers
     uint64_t stalls
     uint64_t too_deep           # messages dropped by MAX_DEPTH

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from jsserver.cext.bytes cimport Bytes, Draft, List, ListNode, Span, StrMap, Table
-from jsserver.cext.core cimport Account, Engine, Peers, Permissions, Protocol
+from jsserver.cext.bytes cimport Bytes, Draft, List, ListNode, Span, StrMap, Table, U64Map
+from jsserver.cext.core cimport MAPPED_HASH, Account, Engine, Peers, Permissions, Protocol, Sub
 from jsserver.cext.net cimport Conn
 
 
@@ -62,15 +62,15 @@ cdef struct LinkParser:
 # The next operation of p[0:n]; LINE_READ with line.size bytes used, or another LineResult. What is incomplete is given
 # again, with more behind it.
 cdef int line_parse(LinkParser* ps, const uint8_t* p, size_t n, Line* line) noexcept nogil
-# A reply `$JS.ACK.<7 tokens>@<subject>` is an ack's reply with the subject under which clients see the message. Splits such a
-# reply into both; False: the reply is another one, and stays as it is.
+# A reply `$JS.ACK.<7 tokens>@<subject>`, mapped or not, is an ack's reply with the subject under which clients see the message.
+# Splits such a reply into both; False: the reply is another one, and stays as it is.
 cdef bint ack_subject_take(Span* reply, Span* subject) noexcept nogil
 
 
 # ---- connections to other servers ------------------------------------------------------------------
 
 cdef enum LinkSaid:
-    # What an IN_LINK or IN_LEAF of the control plane's inbox tells.
+    # What an IN_LINK, IN_LEAF or IN_GATEWAY of the control plane's inbox tells.
     LINK_OPENED = 0         # bytes may flow
     LINK_INFO               # the text is JSON; the link's input rests until link_resume
     LINK_CONNECT            # likewise
@@ -93,6 +93,8 @@ cdef struct LinkConn:
     Mesh* mesh              # while LINK_RUNS
     ListNode node           # of the mesh's open ones of its kind
     Draft sid               # of the subscription that a line is about
+    StrMap accounts         # name -> Account*, held: those that its lines have named, where they name any
+    Account* last           # of the last line, one of these
 
 cdef struct Told:
     # Interest that other servers are told of: all subscriptions of a subject and queue group that count there. One allocation,
@@ -106,6 +108,8 @@ cdef struct Told:
 cdef struct AccountTold:
     # Account.told
     Table interest          # of Told, for routes
+    Table cluster           # of Told, for gateways: of the whole cluster
+    bint begun              # gateways hear of each change, and send what somebody wants alone
     uint32_t place          # in a pool
     bint pinned             # it has connections of its own to servers with pools
     List leafs              # of LeafConn
@@ -120,13 +124,13 @@ cdef struct RouteTerms:
     uint32_t place
     Account* account        # the one that it carries, and no line names; NULL: others. Held.
     bint origins            # the other server understands LS+, LS- and LMSG, which have a leaf node's cluster
+    uint8_t[MAPPED_HASH] server     # the hash of the other server, as mapped replies have it
 
 cdef struct RouteConn:
     # A connection that speaks the routes' protocol.
     LinkConn link
     RouteTerms terms
-    StrMap accounts         # name -> Account*, held: those that its lines have named
-    Account* last           # of the last line, one of these
+    Sub answers             # counts what goes to mapped replies there; in no account
 
 
 # ---- leaf nodes ------------------------------------------------------------------------------------
@@ -154,6 +158,27 @@ cdef struct LeafConn:
     ListNode beside         # of AccountTold.leafs
 
 
+# ---- gateways --------------------------------------------------------------------------------------
+
+cdef struct GatewayTerms:
+    # What the control plane lets a gateway connection in with.
+    bint inbound            # messages come from there, and interest goes there; False: the other way round
+    bint headers            # it takes them
+    uint8_t[MAPPED_HASH] cluster    # the hash of the other cluster
+
+cdef struct GatewayConn:
+    # A connection to a server of another cluster.
+    LinkConn link
+    GatewayTerms terms
+    Sub answers             # counts what goes to mapped replies there; in no account
+
+cdef struct Recent:
+    # A subscription of this cluster that other clusters may not know of yet.
+    Sub* sub                # told apart by it, not looked at
+    int64_t until
+    ListNode node
+
+
 # ---- all links of a server -------------------------------------------------------------------------
 
 cdef struct Mesh:
@@ -162,14 +187,24 @@ cdef struct Mesh:
     Engine* engine
     List open               # of RouteConn
     List leafs              # of LeafConn
+    List inbound            # of GatewayConn
+    List outbound           # likewise
     Draft line              # in the making
+    Draft reply             # of a message to another cluster, mapped
     StrMap origins          # clusters of leaf nodes that lines have named -> number, from 1
     Bytes names             # of these: Spans, owned
     uint32_t places         # of a pool of routes: its connections share the accounts among them
     bint routed             # there may be routes
+    bint gated              # there may be gateways
+    uint8_t[MAPPED_HASH] cluster    # the hashes of this cluster and server, as mapped replies have them
+    uint8_t[MAPPED_HASH] server
+    Bytes command           # INFO that tells a gateway of an account's mode, up to the command's number
+    U64Map recent           # Sub* -> Recent*
+    List recent_by_time     # the same, the oldest first
 
 cdef const Protocol* routes() noexcept nogil
 cdef const Protocol* leafs() noexcept nogil
+cdef const Protocol* gateways() noexcept nogil
 # Makes the mesh of an engine; NULL: no memory.
 cdef Mesh* mesh_new(Engine* e) noexcept nogil
 cdef void mesh_free(Mesh* mesh) noexcept nogil          # no link is left
@@ -179,6 +214,11 @@ cdef void mesh_route(Mesh* mesh, uint32_t places) noexcept nogil
 cdef int mesh_pin(Mesh* mesh, Account* a) noexcept nogil
 # Lets a route in: it is told of all interest, and messages flow. 0 | -1 no memory, and it closes.
 cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept nogil
+# There will be gateways. What is subscribed by then counts. The hashes of this cluster and server, and Mesh.command. 0 | -1 no
+# memory.
+cdef int mesh_gate(Mesh* mesh, const uint8_t* cluster, const uint8_t* server, Span command) noexcept nogil
+# Lets a gateway connection in.
+cdef int gateway_open(Mesh* mesh, GatewayConn* g, const GatewayTerms* terms) noexcept nogil
 # Likewise a leaf node, or a hub that has let this server in.
 cdef int leaf_open(Mesh* mesh, LeafConn* leaf, const LeafTerms* terms) noexcept nogil
 # What a route may from now on: of interest here what it may be told of (to publish), of its own what counts (to subscribe).

@@ -108,6 +108,8 @@ class Front:
         """The links to leaf nodes and hubs; None: there are none."""
         if options.leafnodes.enabled:
             self.leafs = self.plane.leaf_links()
+        if options.gateway.port:
+            self.cluster = options.gateway.name
         self.configured = Configured(self.accounts)
         self.configured.follow(options, self.configured.coming(options))
         if options.system:

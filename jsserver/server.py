@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from jsserver.services.delegates import Delegates
     from jsserver.services.events import Events
     from jsserver.services.followers import Parts
+    from jsserver.services.gateways import GatewayService
     from jsserver.services.jetstream import JetStream
     from jsserver.services.leafs import LeafService
     from jsserver.services.metagroup import MetaGroup
@@ -57,7 +58,9 @@ class Server:
         self.monitor: Monitor | None = None
         self.closed = ClosedConnections(options.max_closed_clients)
         self.leafs = self._make_leafs()
+        self.gateways: GatewayService | None = None
         self.routes = self._make_routes()
+        self.gateways = self._make_gateways()
         self.meta = self._make_meta()
         self.inbox = Inbox(
             self.plane,
@@ -68,6 +71,7 @@ class Server:
             self._make_websockets(),
             self.routes,
             self.leafs,
+            self.gateways,
             on_request=self._request,
             on_event=self._event,
             on_connected=self._connected,
@@ -142,6 +146,24 @@ class Server:
             advertise=front.advertise,
             met=self._met,
             leafs=self._leafs_elsewhere,
+            gateways=lambda: self.gateways,
+        )
+
+    def _make_gateways(self) -> GatewayService | None:
+        front = self.front
+        if not front.options.gateway.port:
+            return None
+        # Imported only here: a server whose cluster is alone starts without it.
+        from jsserver.services.gateways import GatewayService
+
+        return GatewayService(
+            front.options,
+            front.plane,
+            front.log,
+            name=front.name,
+            server_id=front.id,
+            routes=self.routes,
+            met=self._met,
         )
 
     def _renamed(self, cluster: str) -> None:
@@ -173,7 +195,7 @@ class Server:
         )
 
     def _make_relay(self) -> Relay | None:
-        if self.routes is None or not self.options.system:
+        if (self.routes is None and self.gateways is None) or not self.options.system:
             return None
         from jsserver.services.relay import Relay
 
@@ -216,6 +238,7 @@ class Server:
             meta=self.meta,
             routes=self.routes,
             leafs=self.leafs,
+            gateways=self.gateways,
             delegates=self.delegates,
             waiting=self._waiting,
         )
@@ -276,7 +299,8 @@ class Server:
         o = self.options
         name = o.system
         wanted = o.operators.enabled or o.authorization.callout is not None
-        wanted = bool(name) and (wanted or self.routes is not None)  # whose other servers listen
+        linked = self.routes is not None or self.gateways is not None  # whose other servers listen
+        wanted = bool(name) and (wanted or linked)
         if not wanted and not any(user.account == name for user in o.users):
             return None
         # Imported only here: a server that nobody hears events of starts without it.
@@ -359,7 +383,11 @@ class Server:
         if self.routes is not None:
             listeners = self.front.listeners
             told = [] if self.options.leafnodes.no_advertise else listeners.leaf_urls()
-            self.routes.start(listeners.route_port, listeners.connect_urls(), told)
+            reached = "".join(listeners.gateway_urls())
+            self.routes.start(listeners.route_port, listeners.connect_urls(), told, reached)
+        if self.gateways is not None:
+            listeners = self.front.listeners
+            self.gateways.start(listeners.gateway_port, listeners.gateway_urls())
         monitoring = self.front.listeners.take_monitoring()
         if monitoring is not None:
             # Imported only here: a server that is not watched starts without it.

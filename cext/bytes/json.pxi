@@ -1,5 +1,5 @@
 # A reader of small JSON texts without allocation: members of an object or elements of an array, one
-# by one, values as views. Nested values are checked and skipped; depth is bounded.
+# by one, values as views. Nested values are checked and skipped; depth is bounded. And bytes in a JSON text: base64.
 
 cdef enum:
     JSON_DEPTH_MAX = 10000   # Go's decoder has the same bound
@@ -348,3 +348,28 @@ cdef inline uint32_t put_utf8(uint8_t* out, uint32_t code) noexcept nogil:
     out[2] = <uint8_t>(0x80 | ((code >> 6) & 63))
     out[3] = <uint8_t>(0x80 | (code & 63))
     return 4
+
+
+cdef uint32_t put_base64(uint8_t* p, Span s) noexcept nogil:
+    # Four bytes for three, and four for what is left.
+    cdef const uint8_t* digits = <const uint8_t*>b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    cdef const uint8_t* at = s.p
+    cdef uint8_t* to = p
+    cdef uint32_t left = s.n, v
+    while left >= 3:
+        v = <uint32_t>at[0] << 16 | <uint32_t>at[1] << 8 | at[2]
+        to[0] = digits[v >> 18]
+        to[1] = digits[v >> 12 & 63]
+        to[2] = digits[v >> 6 & 63]
+        to[3] = digits[v & 63]
+        at += 3
+        to += 4
+        left -= 3
+    if left:
+        v = <uint32_t>at[0] << 16 | (<uint32_t>at[1] << 8 if left == 2 else 0)
+        to[0] = digits[v >> 18]
+        to[1] = digits[v >> 12 & 63]
+        to[2] = digits[v >> 6 & 63] if left == 2 else c'='
+        to[3] = c'='
+        to += 4
+    return <uint32_t>(to - p)

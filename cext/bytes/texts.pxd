@@ -181,6 +181,7 @@ cdef bint json_uint(const JsonItem* it, uint64_t* out) noexcept nogil
 # null leaves what is there.
 cdef bint json_bool(const JsonItem* it, bint* out) noexcept nogil
 cdef int json_text(const JsonItem* it, uint8_t* out, uint32_t cap) noexcept nogil       # length | -1
+cdef uint32_t put_base64(uint8_t* p, Span s) noexcept nogil     # with padding: how many bytes
 
 
 # ---- times as texts ----------------------------------------------------------------------------------

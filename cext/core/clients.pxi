@@ -29,6 +29,7 @@ cdef void client_bind(Client* c, Account* a, int kind) noexcept nogil:
 cdef bint client_join(Client* c, Account* a) noexcept nogil:
     client_leave(c)
     client_forget_replies(c)    # of whoever it was before
+    client_forget_mapped(c)
     if c.account != a:
         client_drop_subs(c)
         account_hold(a)
@@ -57,6 +58,7 @@ cdef void client_free(Client* c) noexcept nogil:
     client_drop_subs(c)
     strmap_free(&c.subs)
     client_forget_replies(c)
+    client_forget_mapped(c)
     while c.head != NULL:
         k = c.head
         c.head = k.next

@@ -18,8 +18,10 @@ cdef void client_close(Client* c, int reason) noexcept nogil:
         c.engine.stats.slow_consumers += 1
         c.engine.stats.slow_clients += c.kind == KIND_CLIENT
         c.engine.stats.slow_routes += c.kind == KIND_ROUTER
+        c.engine.stats.slow_gateways += c.kind == KIND_GATEWAY
         c.engine.stats.slow_leafs += c.kind >= KIND_LEAF
     elif reason == CLOSE_STALE:
         c.engine.stats.stale_clients += c.kind == KIND_CLIENT
         c.engine.stats.stale_routes += c.kind == KIND_ROUTER
+        c.engine.stats.stale_gateways += c.kind == KIND_GATEWAY
         c.engine.stats.stale_leafs += c.kind >= KIND_LEAF

@@ -102,6 +102,8 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         return 0
     if s.filtered and not perms_can_receive(c.perms, m.dest, s.queue):
         return 0
+    if is_mapped(m.reply):
+        return unmapped_deliver(e, src, s, m)
     if c.opts.headers:
         hdr = m.header.n
     total = hdr + m.data.n
@@ -140,3 +142,21 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
         elif client_pending(c) > full_pending(e):
             e.env.out.full = True
     return 1
+
+
+cdef int unmapped_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
+    # A request of another cluster, of whose reply the client sees what its own cluster's would say.
+    cdef Client* c = s.client
+    cdef Msg to = m[0]
+    cdef int taken
+    to.reply = unmapped(m.reply)
+    if is_mapped(to.reply):
+        return 0                # no server makes such a reply
+    if e.sharing == m:
+        e.sharing = &to
+    taken = client_deliver(e, src, s, &to)
+    if e.sharing == &to:
+        e.sharing = m
+    if taken:
+        note_mapped(c, m.reply)
+    return taken

@@ -2,10 +2,13 @@
 # first one comes and the last one goes.
 
 cdef bint outlet_has_interest(void* ctx, void* account, Span subject) noexcept nogil:
-    cdef const Match* found = sublist_match((<Account*>account).subs, subject)
+    cdef const Match* found
     cdef uint32_t i, j
     cdef Sub* s
     cdef Response* r
+    if is_mapped(subject):
+        return True         # another cluster waits there, whose interest may be on its way still
+    found = sublist_match((<Account*>account).subs, subject)
     if found == NULL:
         return False
     for i in range(found.n_plain):

@@ -13,6 +13,7 @@ cdef enum InboxKind:
     IN_PEER = 111           # text: address, certificates in DER; num: port, whether frames follow; its connection waits
     IN_LINK = 112           # as note_client: a line's text; num[2] = LinkSaid
     IN_LEAF = 113           # likewise, of a leaf node or a hub
+    IN_GATEWAY = 114        # likewise, of a server of another cluster
     IN_ERROR = 107          # as note_client: text, or text before, a quoted one, text after; num[2] = NoteForm
 
 cdef enum TraceWay:

@@ -65,8 +65,13 @@ cdef int take_set(void* taking, void* kept) noexcept nogil:
     return 0
 
 
+cdef inline bint is_far(const Sub* s) noexcept nogil:
+    # Whether it stands for members of another cluster.
+    return s.client != NULL and s.client.kind == KIND_GATEWAY
+
+
 cdef int sort_groups(Sublist* l, Scratch* r) noexcept nogil:
-    # Makes one group of each queue name: counts its members, then lays them side by side.
+    # Makes one group of each queue name: counts its members, then lays them side by side, those that are near first.
     cdef Finder* f = &l.finder
     cdef QueueGroup* g
     cdef QueueName* q
@@ -85,20 +90,28 @@ cdef int sort_groups(Sublist* l, Scratch* r) noexcept nogil:
             q.stamp = f.stamp
             q.index = n
             r.groups[n].name = r.queued[i].queue
-            r.groups[n].n = 0
+            r.groups[n].n = r.groups[n].near = 0
             r.groups[n].weight = 0
             n += 1
-        r.groups[q.index].n += 1
-        r.groups[q.index].weight += r.queued[i].weight
+        g = &r.groups[q.index]
+        g.n += 1
+        if not is_far(r.queued[i]):
+            g.near += 1
+            g.weight += r.queued[i].weight
     for i in range(n):
         g = &r.groups[i]
         g.subs = to
         to += g.n
-        g.n = 0
+        g.n = g.near
+        g.near = 0
     for i in range(r.n_queued):
         g = &r.groups[r.queued[i].group.index]
-        g.subs[g.n] = r.queued[i]
-        g.n += 1
+        if is_far(r.queued[i]):
+            g.subs[g.n] = r.queued[i]
+            g.n += 1
+        else:
+            g.subs[g.near] = r.queued[i]
+            g.near += 1
     r.match.n_groups = n
     return 0
 

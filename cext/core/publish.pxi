@@ -24,6 +24,20 @@ cdef Span map_subject(Client* c, Span subject) noexcept nogil:
     return draft_span(d)
 
 
+cdef Span answer_subject(Client* c, Span subject) noexcept nogil:
+    # Where a message of a client goes that answers requests of other clusters. Without memory interest leads.
+    cdef Span full = mapped_subject(c, subject)
+    cdef Draft* d = &c.engine.mapped
+    if full.p == NULL:
+        return subject
+    d.n = 0
+    draft_add(d, full.p, full.n)        # the client may be asked anew, and forget this one, before the message is routed
+    if d.failed:
+        d.failed = False
+        return subject
+    return draft_span(d)
+
+
 cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil:
     # Returns the number of receivers. All in one function, which most of a server's messages pass: what is handed on in memory
     # is waited for.
@@ -58,6 +72,8 @@ cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) no
         return 0
     if c.protocol.accepted != NULL:
         c.protocol.accepted(c)
+    if c.opts != NULL and c.opts.mapped.n:
+        subject = answer_subject(c, subject)
     m.dest = subject
     m.subject = subject
     m.reply = reply

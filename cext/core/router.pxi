@@ -43,10 +43,10 @@ cdef void note_too_deep(Engine* e, const Msg* m) noexcept nogil:
 
 
 cdef inline uint32_t choose(Engine* e, const QueueGroup* g) noexcept nogil:
-    # A member of the group, each as likely as its weight says.
+    # A near member of the group, each as likely as its weight says.
     cdef uint64_t at = env_random(&e.env) % g.weight
     cdef uint32_t k = 0
-    if g.weight == g.n:
+    if g.weight == g.near:
         return <uint32_t>at
     while at >= g.subs[k].weight:
         at -= g.subs[k].weight
@@ -86,14 +86,14 @@ cdef inline bint is_echo(const Client* src, const Sub* s) noexcept nogil:
 
 cdef int group_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m) noexcept nogil:
     # To one member of a group, some of whom may be at other servers: a member of this cluster, each as likely as its weight
-    # says; then one of a leaf node. What another server of this cluster has sent goes to those who are here before all others.
-    # A leaf cluster has its own messages already.
-    cdef uint32_t k = choose(e, g) if g.n > 1 else 0, j
+    # says; then one of a leaf node; then the nearest of the other clusters. What another server of this cluster has sent goes to
+    # those who are here before all others. A leaf cluster has its own messages already.
+    cdef uint32_t k = choose(e, g) if g.near > 1 else 0, j
     cdef Sub* s
     cdef Sub* other = NULL
-    for j in range(g.n):
+    for j in range(g.near):
         s = g.subs[k]
-        k = k + 1 if k + 1 < g.n else 0
+        k = k + 1 if k + 1 < g.near else 0
         if s.closed or not s.hears & 1 << m.kind or (s.origin and s.origin == m.origin) or is_echo(src, s):
             continue
         if s.client != NULL and s.client.kind == KIND_ROUTER and not s.origin:
@@ -103,7 +103,21 @@ cdef int group_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m
                 other = s
         elif deliver(e, src, s, m):
             return 1
-    return other.client.protocol.deliver(e, src, other, m) if other != NULL else 0
+    if other != NULL and other.client.protocol.deliver(e, src, other, m):
+        return 1
+    return far_deliver(e, src, g, m) if g.near < g.n else 0
+
+
+cdef int far_deliver(Engine* e, Client* src, const QueueGroup* g, const Msg* m) noexcept nogil:
+    # To the nearest of the other clusters that have members of a group.
+    cdef Sub* nearest = NULL
+    cdef Sub* s
+    cdef uint32_t j
+    for j in range(g.near, g.n):
+        s = g.subs[j]
+        if not s.closed and s.hears & 1 << m.kind and (nearest == NULL or s.client.rtt < nearest.client.rtt):
+            nearest = s
+    return nearest.client.protocol.deliver(e, src, nearest, m) if nearest != NULL else 0
 
 
 cdef int target_add(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil:
@@ -164,6 +178,11 @@ cdef int engine_route(Engine* e, Client* src, const Msg* m) noexcept nogil:
     if e.depth >= MAX_DEPTH:
         note_too_deep(e, m)
         return 0
+    if e.peers != NULL and e.peers.answer != NULL and is_mapped(m.dest):
+        taken = e.peers.answer(e.peers, src, m)
+        if taken >= 0:
+            return taken
+        taken = 0
     found = sublist_match(subs, m.dest)
     if found == NULL or (found.n_plain == 0 and found.n_groups == 0):
         match_done(subs, found)

@@ -4,7 +4,8 @@ cdef struct QueueGroup:
     Span name               # borrowed from a member
     Sub** subs
     uint32_t n
-    uint64_t weight         # of all together
+    uint32_t near           # those of this cluster and its leaf nodes, which come first; the others are of gateways
+    uint64_t weight         # of the near ones together
 
 cdef struct Match:
     Sub** plain

@@ -1,5 +1,11 @@
 # Links to other servers, for the control plane.
 
+cdef const uint8_t* hash_of(bytes name) except NULL:
+    if len(name) != MAPPED_HASH:
+        raise ValueError(f"a hash in replies has {MAPPED_HASH} characters, not {len(name)}")
+    return <const uint8_t*><const char*>name
+
+
 cdef class LinkHandle:
     """Connections to other servers. Every method may be called from any thread; when the data plane is closed they raise
     PlaneClosed."""
@@ -72,10 +78,11 @@ cdef class MeshHandle(LinkHandle):
         return self.dial_as(fd, timeout, KIND_ROUTER, routes(), 0)
 
     def open(self, uint64_t cid, *, bint pooled, uint32_t place=0, AccountHandle account=None, bint origins=True,
-             PermissionSet permissions=None):
+             PermissionSet permissions=None, bytes server=b"      "):
         """Lets a route in: it is told of all interest that it carries, and messages flow. account: the one that it carries, and
         its lines do not name. origins: the other server understands LS+, LS- and LMSG. permissions: to publish what it may be
-        told of, to subscribe to what its interest may be in. False: it is gone."""
+        told of, to subscribe to what its interest may be in. server: the six characters by which replies of other clusters name
+        the other server. False: it is gone."""
         cdef RouteTerms terms
         cdef Permissions* perms = permissions.perms if permissions is not None else NULL
         cdef Conn* c
@@ -84,6 +91,7 @@ cdef class MeshHandle(LinkHandle):
         terms.place = place
         terms.account = account.a if account is not None else NULL
         terms.origins = origins
+        memcpy(terms.server, hash_of(server), MAPPED_HASH)
         with nogil:
             open = self.plane.enter()
             c = self.plane.find_link(cid) if open else NULL
@@ -165,4 +173,31 @@ cdef class LeafHandle(LinkHandle):
         self.plane.check(open)
         if rc != 0:
             raise MemoryError
+        return c != NULL
+
+
+cdef class GatewayHandle(LinkHandle):
+    """The connections of a data plane to servers of other clusters. DataPlane.gateway_links() makes it."""
+
+    def dial(self, int fd, int64_t timeout, int64_t patience):
+        """As MeshHandle.dial. It closes, too, if the other server is not let in within `patience` ns from then on."""
+        return self.dial_as(fd, timeout, KIND_GATEWAY, gateways(), patience)
+
+    def open(self, uint64_t cid, *, bint inbound, bytes cluster not None, bint headers=True):
+        """Lets a connection in. inbound: messages come from there, and it is told of all interest of this cluster; else messages
+        go there. cluster: the six characters by which replies name the other cluster. headers: it takes them. False: it is
+        gone."""
+        cdef GatewayTerms terms
+        cdef Conn* c
+        cdef bint open
+        terms.inbound = inbound
+        terms.headers = headers
+        memcpy(terms.cluster, hash_of(cluster), MAPPED_HASH)
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open else NULL
+            if c != NULL:
+                gateway_open(self.plane.links, <GatewayConn*>c, &terms)
+            self.plane.leave()
+        self.plane.check(open)
         return c != NULL

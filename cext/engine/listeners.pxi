@@ -5,13 +5,15 @@ cdef enum ListenSort:
     LISTEN_FOR_WEBSOCKET = 2
     LISTEN_FOR_ROUTES = 3
     LISTEN_FOR_LEAFS = 4
+    LISTEN_FOR_GATEWAYS = 5
 
 #: Sorts of connections: clients, clients that speak WebSocket, whose requests come as INBOX_UPGRADE, routes, which speak by
-#: INBOX_LINK, and leaf nodes, which speak by INBOX_LEAF.
+#: INBOX_LINK, leaf nodes, which speak by INBOX_LEAF, and servers of other clusters, which speak by INBOX_GATEWAY.
 LISTEN_CLIENTS = LISTEN_FOR_CLIENTS
 LISTEN_WEBSOCKET = LISTEN_FOR_WEBSOCKET
 LISTEN_ROUTES = LISTEN_FOR_ROUTES
 LISTEN_LEAFS = LISTEN_FOR_LEAFS
+LISTEN_GATEWAYS = LISTEN_FOR_GATEWAYS
 
 
 @cython.no_gc_clear     # as AccountHandle
@@ -166,7 +168,7 @@ cdef class ListenerHandle:
 cdef ListenerHandle listener_handle(DataPlane plane, int sort):
     cdef ListenerHandle handle
     plane.must_be_open()
-    if sort not in (LISTEN_FOR_CLIENTS, LISTEN_FOR_WEBSOCKET, LISTEN_FOR_ROUTES, LISTEN_FOR_LEAFS):
+    if not LISTEN_FOR_CLIENTS <= sort <= LISTEN_FOR_GATEWAYS:
         raise ValueError(f"there is no sort {sort} of connections")
     handle = ListenerHandle.__new__(ListenerHandle)
     handle.plane = plane
@@ -174,6 +176,8 @@ cdef ListenerHandle listener_handle(DataPlane plane, int sort):
         handle.kind, handle.protocol = KIND_ROUTER, routes()
     elif sort == LISTEN_FOR_LEAFS:
         handle.kind, handle.protocol = KIND_LEAF, leafs()
+    elif sort == LISTEN_FOR_GATEWAYS:
+        handle.kind, handle.protocol = KIND_GATEWAY, gateways()
     else:
         handle.kind, handle.protocol = KIND_CLIENT, &client_protocol
     handle.framed = sort == LISTEN_FOR_WEBSOCKET

@@ -157,6 +157,27 @@ cdef class DataPlane(PlaneView):
         handle.plane = self
         return handle
 
+    def gateway_links(self, bytes cluster not None, bytes server not None, bytes command not None):
+        """A GatewayHandle. cluster, server: the six characters that both are named by in replies; command: INFO that tells the
+        other side of an account, up to the number of the command."""
+        cdef GatewayHandle handle = GatewayHandle.__new__(GatewayHandle)
+        cdef Span line = span_of(command)
+        cdef const uint8_t* cluster_hash = hash_of(cluster)
+        cdef const uint8_t* server_hash = hash_of(server)
+        cdef bint open
+        cdef int rc = 0
+        self.make_links()
+        with nogil:
+            open = self.enter()
+            if open and not self.links.gated:
+                rc = mesh_gate(self.links, cluster_hash, server_hash, line)
+            self.leave()
+        self.check(open)
+        if rc != 0:
+            raise MemoryError
+        handle.plane = self
+        return handle
+
     cdef int make_links(self) except -1:
         cdef bint open
         with nogil:

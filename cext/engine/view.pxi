@@ -76,9 +76,10 @@ cdef class PlaneView(EnvBox):
             "in_bytes": s.in_bytes, "out_msgs": s.out_msgs, "out_bytes": s.out_bytes,
             "link_in_msgs": s.link_in_msgs, "link_in_bytes": s.link_in_bytes, "link_out_msgs": s.link_out_msgs,
             "link_out_bytes": s.link_out_bytes, "slow_consumers": s.slow_consumers, "slow_clients": s.slow_clients,
-            "slow_routes": s.slow_routes, "slow_leafs": s.slow_leafs, "stale_clients": s.stale_clients,
-            "stale_routes": s.stale_routes, "stale_leafs": s.stale_leafs, "stalls": s.stalls, "too_deep": s.too_deep,
-            "forgotten": s.forgotten, "subscriptions": subs, "active_accounts": active,
+            "slow_routes": s.slow_routes, "slow_gateways": s.slow_gateways, "slow_leafs": s.slow_leafs,
+            "stale_clients": s.stale_clients, "stale_routes": s.stale_routes, "stale_gateways": s.stale_gateways,
+            "stale_leafs": s.stale_leafs, "stalls": s.stalls, "too_deep": s.too_deep, "forgotten": s.forgotten,
+            "subscriptions": subs, "active_accounts": active,
         }
 
     def connections(self, AccountHandle account=None):
@@ -93,6 +94,10 @@ cdef class PlaneView(EnvBox):
     def leafs(self):
         """Likewise connections to leaf nodes and hubs."""
         return self.connections_of(KIND_LEAF, KIND_HUB, None)
+
+    def gateways(self):
+        """Likewise connections to servers of other clusters."""
+        return self.connections_of(KIND_GATEWAY, KIND_GATEWAY, None)
 
     cdef list connections_of(self, int first, int last, AccountHandle account):
         cdef Inbox box

@@ -97,12 +97,20 @@ cdef inline bint is_answer(Span subject) noexcept nogil:
     return span_starts(subject, b"_R_.", 4) or span_starts(subject, b"$JS.ACK.", 8)
 
 
+cdef bint leaf_may_send(const LeafConn* leaf, Span subject) noexcept nogil:
+    # Whether a message is taken from there.
+    cdef Span reached = unmapped(subject) if is_mapped(subject) else subject
+    if is_mapped(subject) and leaf.link.conn.base.kind == KIND_HUB:
+        return True
+    return is_answer(reached) or perms_can_publish(leaf.accepts, reached)
+
+
 cdef void leaf_message(LeafConn* leaf, const Line* line) noexcept nogil:
     cdef Client* c = &leaf.link.conn.base
     cdef Engine* e = c.engine
     cdef Msg m
     link_message(&leaf.link, c.account, line, &m)
-    if leaf.accepts != NULL and not is_answer(m.dest) and not perms_can_publish(leaf.accepts, m.dest):
+    if leaf.accepts != NULL and not leaf_may_send(leaf, m.dest):
         leaf_violation(leaf, b"Publish to", line.subject)
         return
     m.origin = c.origin
@@ -149,6 +157,6 @@ cdef int leaf_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nog
         return 0
     if c.kind == KIND_HUB and m.kind == KIND_ROUTER and not span_starts(m.dest, b"_R_.", 4):
         return 0
-    if c.perms != NULL and not perms_can_publish(c.perms, m.dest):
+    if c.perms != NULL and not perms_can_publish(c.perms, unmapped(m.dest) if is_mapped(m.dest) else m.dest):
         return 0
     return target_add(e, src, s, m)

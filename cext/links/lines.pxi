@@ -223,10 +223,10 @@ cdef int line_parse(LinkParser* ps, const uint8_t* p, size_t n, Line* line) noex
 
 
 cdef bint ack_subject_take(Span* reply, Span* subject) noexcept nogil:
-    cdef uint32_t i, dots = 0
-    if reply.n < 8 or memcmp(reply.p, b"$JS.ACK.", 8) != 0:
+    cdef uint32_t start = MAPPED_REPLY if is_mapped(reply[0]) else 0, i, dots = 0
+    if reply.n < start + 8 or memcmp(reply.p + start, b"$JS.ACK.", 8) != 0:
         return False
-    for i in range(reply.n):
+    for i in range(start, reply.n):
         if reply.p[i] == c'.':
             dots += 1
         elif reply.p[i] == c'@' and dots >= ACK_DOTS:

@@ -5,6 +5,7 @@ cdef enum:
     PAYLOAD_MAX = 67108864 + 65536      # of a message: what the widest max_payload of a server allows, and its headers
     LINES = 16                          # a line may be so many times as long as a client's
     ROUTE_PING_MAX_NS = 30000000000     # between PINGs of a route, at most
+    GATEWAY_PING_MAX_NS = 15000000000
 
 ctypedef void (*line_fn)(LinkConn* k, const Line* line) noexcept nogil
 
@@ -18,17 +19,29 @@ cdef void link_made(Client* c) noexcept nogil:
 
 cdef void link_ended(LinkConn* k) noexcept nogil:
     # Nothing more of it counts.
+    cdef uint32_t i
     if list_linked(&k.node):
         list_remove(&k.node)
     k.state = LINK_ENDS
     client_drop_subs(&k.conn.base)
     draft_free(&k.sid)
+    for i in range(k.accounts.cap):
+        if k.accounts.keys[i] != NULL:
+            account_release(<Account*>k.accounts.vals[i])
+    strmap_free(&k.accounts)
+    k.last = NULL
+
+
+cdef int inbox_kind(const Client* c) noexcept nogil:
+    if c.kind == KIND_ROUTER:
+        return IN_LINK
+    return IN_GATEWAY if c.kind == KIND_GATEWAY else IN_LEAF
 
 
 cdef void link_says(LinkConn* k, int what, Span text) noexcept nogil:
     # To the control plane; what it has to answer keeps the input waiting.
     cdef Conn* c = &k.conn
-    if note_client(&c.base, IN_LINK if c.base.kind == KIND_ROUTER else IN_LEAF, &text, 1, what) != 0:
+    if note_client(&c.base, inbox_kind(&c.base), &text, 1, what) != 0:
         client_close(&c.base, CLOSE_PROTOCOL_VIOLATION)
         return
     if what == LINK_INFO or what == LINK_CONNECT or what == LINK_LOOP:
@@ -74,6 +87,8 @@ cdef void link_open(Mesh* mesh, LinkConn* k, List* open) noexcept nogil:
 
 cdef inline int64_t link_interval(const Conn* c) noexcept nogil:
     cdef int64_t interval = c.terms.ping_interval or c.reactor.net.limits.ping_interval
+    if c.base.kind == KIND_GATEWAY:
+        return min(interval, <int64_t>GATEWAY_PING_MAX_NS)
     return min(interval, <int64_t>ROUTE_PING_MAX_NS) if c.base.kind == KIND_ROUTER else interval
 
 
@@ -138,14 +153,19 @@ cdef void link_reject(LinkConn* k) noexcept nogil:
     client_refuse(&k.conn.base, CLOSE_AUTH_FAILURE, span_c(b"Authorization Violation"))
 
 
+cdef const char* garbled_text(const Client* c) noexcept nogil:
+    if c.kind == KIND_ROUTER:
+        return b"Route parser ERROR: proto='"
+    return b"Gateway parser ERROR: proto='" if c.kind == KIND_GATEWAY else b"Leafnode parser ERROR: proto='"
+
+
 cdef void link_garbled(LinkConn* k, int rc, Span snippet) noexcept nogil:
     # What came is no line of its dialect.
     cdef Client* c = &k.conn.base
     if is_stranger(k):
         link_reject(k)
         return
-    note_error(c, b"Route parser ERROR: proto='" if c.kind == KIND_ROUTER else b"Leafnode parser ERROR: proto='", snippet,
-               b"...'")
+    note_error(c, garbled_text(c), snippet, b"...'")
     if rc == LINE_ARGUMENTS:
         client_close(c, CLOSE_PROTOCOL_VIOLATION)       # without a word, as nats-server does
     else:
@@ -222,3 +242,57 @@ cdef Sub* link_interest(LinkConn* k, Account* a, const Line* line, Span sid, uin
             client_close(c, CLOSE_WRITE_ERROR)
         return s
     return NULL
+
+
+# ---- accounts that lines name ----------------------------------------------------------------------------
+
+cdef Account* line_account(LinkConn* k, const Line* line) noexcept nogil:
+    # The account that a line names; NULL: no memory. One that is not known here yet may be tomorrow, when the other server's
+    # interest in it still counts.
+    cdef Account* a
+    if k.last != NULL and span_eq(k.last.name, line.account) and not k.last.closed:
+        return k.last
+    a = <Account*>strmap_get(&k.accounts, line.account)
+    if a == NULL or a.closed:
+        if a != NULL:
+            strmap_del(&k.accounts, line.account)
+            drop_of(k, a)
+            account_release(a)
+        a = account_open(k.conn.base.engine, line.account)
+        if a == NULL:
+            return NULL
+        if strmap_put(&k.accounts, a.name, a) != 0:
+            account_release(a)
+            return NULL
+    k.last = a
+    return a
+
+
+cdef void drop_of(LinkConn* k, Account* a) noexcept nogil:
+    # Its interest in an account that is closed.
+    cdef Client* c = &k.conn.base
+    cdef ListWalk all = list_walk(&c.own_subs)
+    cdef Sub* s = sub_at(list_step(&all))
+    while s != NULL:
+        if s.account == a:
+            sub_drop(c, s)
+        s = sub_at(list_step(&all))
+
+
+cdef Span line_sid(LinkConn* k, const Account* a, const Line* line) noexcept nogil:
+    # The name of a subscription among the connection's; .p NULL: no memory.
+    cdef Draft* d = &k.sid
+    d.n = 0
+    draft_add(d, a.name.p, a.name.n)
+    draft_byte(d, c' ')
+    draft_add(d, line.subject.p, line.subject.n)
+    if line.queue.n or line.origin.n:
+        draft_byte(d, c' ')
+        draft_add(d, line.queue.p, line.queue.n)
+    if line.origin.n:
+        draft_byte(d, c' ')
+        draft_add(d, line.origin.p, line.origin.n)
+    if d.failed:
+        d.failed = False
+        return span(NULL, 0)
+    return draft_span(d)

@@ -1,5 +1,5 @@
 # Interest that other servers are told of: counted for each subject and queue group of an account, and for routes for each
-# cluster of leaf nodes, so that each is told once.
+# cluster of leaf nodes, so that each is told once. Other clusters are told by each server of what the whole cluster wants.
 
 cdef uint64_t told_hash(Span subject, Span queue, Span origin) noexcept nogil:
     cdef uint64_t hash = table_hash(subject.p, subject.n) * 31 + table_hash(queue.p, queue.n)
@@ -112,6 +112,8 @@ cdef void interest_told(Peers* p, Account* a, Sub* s, int delta) noexcept nogil:
     cdef AccountTold* t
     if mesh.routed:
         routes_interest(mesh, a, s, delta)
+    if mesh.gated:
+        gateways_interest(mesh, a, s, delta)
     t = <AccountTold*>a.told
     if t != NULL and not list_empty(&t.leafs):
         leafs_interest(t, s, delta)
@@ -121,6 +123,7 @@ cdef void interest_forgotten(Peers* p, Account* a) noexcept nogil:
     # Peers.forget
     cdef AccountTold* t = <AccountTold*>a.told
     told_free(&t.interest)
+    told_free(&t.cluster)
     free(<void*>t.loop.p)
     free(t)
     a.told = NULL
@@ -284,3 +287,196 @@ cdef void leaf_tell_all(LeafConn* leaf) noexcept nogil:
     for i in range(leaf.told.cap):
         if leaf.told.a[i].item != NULL:
             leaf_tell(leaf, <const Told*>leaf.told.a[i].item)
+
+
+# ---- what gateways are told ------------------------------------------------------------------------------
+
+cdef inline bint is_of_cluster(const Sub* s) noexcept nogil:
+    return is_own(s) or (s.client != NULL and s.client.kind == KIND_ROUTER)
+
+
+cdef void gateway_says(GatewayConn* g, const char* verb, Span args) noexcept nogil:
+    cdef Draft* d = &g.link.mesh.line
+    d.n = 0
+    draft_add(d, verb, strlen(verb))
+    draft_add(d, args.p, args.n)
+    draft_add(d, b"\r\n", 2)
+    client_draft(&g.link.conn.base, d)
+
+
+cdef void gateway_command(GatewayConn* g, const Account* a, uint8_t command) noexcept nogil:
+    # INFO {...,"gateway_cmd":2,"gateway_cmd_payload":"<account in base64>"}
+    cdef Mesh* mesh = g.link.mesh
+    cdef Draft* d = &mesh.line
+    cdef uint8_t digits[64]
+    cdef uint32_t at = 0, n
+    d.n = 0
+    draft_add(d, mesh.command.data, mesh.command.n)
+    draft_byte(d, command)
+    draft_add(d, b",\"gateway_cmd_payload\":\"", 24)
+    while at < a.name.n:
+        n = min(a.name.n - at, <uint32_t>48)
+        draft_add(d, digits, put_base64(digits, span(a.name.p + at, n)))
+        at += n
+    draft_add(d, b"\"} \r\n", 5)
+    client_draft(&g.link.conn.base, d)
+
+
+cdef void gateway_told(GatewayConn* g, const Account* a, const Told* told) noexcept nogil:
+    # RS+ account subject [queue 1], or RS- account subject [queue].
+    cdef Draft* d = &g.link.mesh.line
+    d.n = 0
+    draft_add(d, b"RS+ " if told.n else b"RS- ", 4)
+    add_word(d, a.name)
+    draft_add(d, told.subject.p, told.subject.n)
+    if told.queue.n:
+        draft_byte(d, c' ')
+        draft_add(d, told.queue.p, told.queue.n)
+        if told.n:
+            draft_add(d, b" 1", 2)
+    draft_add(d, b"\r\n", 2)
+    client_draft(&g.link.conn.base, d)
+
+
+cdef void gateway_tell_some(GatewayConn* g, const Account* a, const AccountTold* t, bint queues) noexcept nogil:
+    # All interest of an account, of queue groups or the rest.
+    cdef const Told* told
+    cdef uint32_t i
+    for i in range(t.cluster.cap):
+        told = <const Told*>t.cluster.a[i].item
+        if told != NULL and (told.queue.n > 0) == queues:
+            gateway_told(g, a, told)
+
+
+cdef void gateway_begin(GatewayConn* g, const Account* a, const AccountTold* t) noexcept nogil:
+    # From now on the other side sends what it is told of alone.
+    gateway_command(g, a, c'2')
+    gateway_tell_some(g, a, t, False)
+    gateway_command(g, a, c'3')
+
+
+cdef void gateway_tell(GatewayConn* g) noexcept nogil:
+    # Queue groups of all accounts first, as nats-server does.
+    cdef Mesh* mesh = g.link.mesh
+    cdef ListWalk all = list_walk(&mesh.engine.accounts)
+    cdef Account* a = account_step(&all)
+    while a != NULL:
+        if not a.closed and a.told != NULL:
+            gateway_tell_some(g, a, <AccountTold*>a.told, True)
+        a = account_step(&all)
+    all = list_walk(&mesh.engine.accounts)
+    a = account_step(&all)
+    while a != NULL:
+        if not a.closed and account_told(mesh, a) != NULL:
+            account_begin(mesh, a)
+            gateway_begin(g, a, <AccountTold*>a.told)
+        a = account_step(&all)
+
+
+cdef void account_begin(Mesh* mesh, Account* a) noexcept nogil:
+    # Those who are connected know of the account's interest from now on, or from its first on.
+    cdef AccountTold* t = <AccountTold*>a.told
+    cdef ListNode* at = list_first(&mesh.inbound)
+    cdef GatewayConn* g
+    if t.begun:
+        return
+    t.begun = True
+    while at != NULL:
+        g = <GatewayConn*>list_owner(at, &(<LinkConn*>NULL).node)
+        at = list_next(&mesh.inbound, at)
+        gateway_begin(g, a, t)
+
+
+cdef void gateways_interest(Mesh* mesh, Account* a, Sub* s, int delta) noexcept nogil:
+    cdef AccountTold* t
+    cdef Told* told
+    cdef ListNode* at
+    cdef bint tell = False
+    if not is_of_cluster(s):
+        return
+    recent_note(mesh, s, delta)
+    t = account_told(mesh, a)
+    if t == NULL:
+        return
+    told = told_count(&t.cluster, s.subject, s.queue, span(NULL, 0), delta, &tell)
+    if told == NULL:
+        return
+    if told.n == 0 or (delta > 0 and told.n == <uint64_t>delta):
+        at = list_first(&mesh.inbound)
+        if not t.begun:
+            account_begin(mesh, a)
+            if told.queue.n == 0:
+                at = NULL
+        while at != NULL:
+            gateway_told(<GatewayConn*>list_owner(at, &(<LinkConn*>NULL).node), a, told)
+            at = list_next(&mesh.inbound, at)
+    told_settle(&t.cluster, told)
+
+
+# ---- what other clusters may not know of yet -------------------------------------------------------------
+
+cdef enum:
+    RECENT_NS = 2000000000      # how long a subscription counts as recent
+    RECENT_MAX = 262144
+
+
+cdef inline Recent* recent_at(const ListNode* n) noexcept nogil:
+    return <Recent*>list_owner(n, &(<Recent*>NULL).node)
+
+
+cdef void recent_forget(Mesh* mesh, Recent* r) noexcept nogil:
+    u64map_del(&mesh.recent, <uint64_t>r.sub)
+    list_remove(&r.node)
+    free(r)
+
+
+cdef void recents_expire(Mesh* mesh) noexcept nogil:
+    cdef Recent* r
+    while not list_empty(&mesh.recent_by_time):
+        r = recent_at(list_first(&mesh.recent_by_time))
+        if r.until > mesh.engine.env.mono and mesh.recent.n <= RECENT_MAX:
+            return
+        recent_forget(mesh, r)
+
+
+cdef void recent_note(Mesh* mesh, Sub* s, int delta) noexcept nogil:
+    # A subscription has begun or ended. Without memory replies to it wait for its interest to be told.
+    cdef uint64_t found
+    cdef Recent* r
+    recents_expire(mesh)
+    if u64map_get(&mesh.recent, <uint64_t>s, &found):
+        if s.closed:
+            recent_forget(mesh, <Recent*>found)
+        return
+    if delta <= 0 or s.closed:
+        return
+    r = <Recent*>calloc(1, sizeof(Recent))
+    if r == NULL:
+        return
+    r.sub = s
+    r.until = mesh.engine.env.mono + RECENT_NS
+    if u64map_put(&mesh.recent, <uint64_t>s, <uint64_t>r) != 0:
+        free(r)
+        return
+    list_push_back(&mesh.recent_by_time, &r.node)
+
+
+cdef bint is_recent(Mesh* mesh, Account* a, Span subject) noexcept nogil:
+    # Whether somebody has begun to listen there so lately that other clusters may not know of it yet.
+    cdef const Match* found
+    cdef uint64_t r
+    cdef uint32_t i, j
+    cdef bint recent = False
+    recents_expire(mesh)
+    if mesh.recent.n == 0:
+        return False
+    found = sublist_match(a.subs, subject)
+    if found == NULL:
+        return False
+    for i in range(found.n_plain):
+        recent = recent or u64map_get(&mesh.recent, <uint64_t>found.plain[i], &r)
+    for i in range(found.n_groups):
+        for j in range(found.groups[i].near):
+            recent = recent or u64map_get(&mesh.recent, <uint64_t>found.groups[i].subs[j], &r)
+    match_done(a.subs, found)
+    return recent

@@ -251,31 +251,6 @@ cdef bint starts_with(Span s, const char* text) noexcept nogil:
     return s.n >= n and memcmp(s.p, text, n) == 0
 
 
-cdef uint32_t put_base64(uint8_t* p, Span s) noexcept nogil:
-    # With padding, at p: four bytes for three, and four for what is left.
-    cdef const uint8_t* digits = <const uint8_t*>b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-    cdef const uint8_t* at = s.p
-    cdef uint8_t* to = p
-    cdef uint32_t left = s.n, v
-    while left >= 3:
-        v = <uint32_t>at[0] << 16 | <uint32_t>at[1] << 8 | at[2]
-        to[0] = digits[v >> 18]
-        to[1] = digits[v >> 12 & 63]
-        to[2] = digits[v >> 6 & 63]
-        to[3] = digits[v & 63]
-        at += 3
-        to += 4
-        left -= 3
-    if left:
-        v = <uint32_t>at[0] << 16 | (<uint32_t>at[1] << 8 if left == 2 else 0)
-        to[0] = digits[v >> 18]
-        to[1] = digits[v >> 12 & 63]
-        to[2] = digits[v >> 6 & 63] if left == 2 else c'='
-        to[3] = c'='
-        to += 4
-    return <uint32_t>(to - p)
-
-
 # ---- texts in buffers ----------------------------------------------------------------------------------
 
 cdef int add_text(Bytes* b, const char* text) noexcept nogil:

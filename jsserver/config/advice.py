@@ -17,6 +17,10 @@ def refusal(options: Options) -> str:
     """Why no server can be started with these options; "": none of them is in the way."""
     if options.jetstream.enabled and options.system in options.jetstream_accounts:
         return "Not allowed to enable JetStream on the system account"
+    if options.jetstream.enabled and options.gateway.port:
+        from jsserver.config.values import not_available
+
+        return f"Can't start JetStream: {not_available('JetStream behind gateways')}"
     if options.jetstream.enabled and options.cluster.port and (why := of_members(options)):
         return f"Can't start JetStream: {why}"
     if options.http_port and options.https_port:

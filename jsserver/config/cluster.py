@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
+from jsserver import TYPE_CHECKING
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.authorization import read_permissions
@@ -29,6 +30,9 @@ from jsserver.config.values import (
 from jsserver.text.goformat import SECOND, quote, split_address
 from jsserver.text.passwords import is_bcrypt
 
+if TYPE_CHECKING:
+    from typing import Any
+
 PING_INTERVAL_MAX = 30 * SECOND
 MAX_PORT = 65535
 
@@ -53,8 +57,10 @@ def _read_name(block: Cluster, value: Value, problems: Problems) -> None:
     block.name = name
 
 
-def _refused(why: str) -> Reader:
-    def read(block: Cluster, value: Value, problems: Problems) -> None:
+def refused(why: str) -> Reader:
+    """An option that a block does not have, where others of its kind do."""
+
+    def read(block: Any, value: Value, problems: Problems) -> None:
         raise OptionError(value, why)
 
     return read
@@ -66,7 +72,8 @@ def _read_password(block: Cluster, value: Value, problems: Problems) -> None:
         raise OptionError(value, not_available("a hashed password of cluster (authorization)"))
 
 
-def _read_timeout(block: Cluster, value: Value, problems: Problems) -> None:
+def read_timeout(block: Any, value: Value, problems: Problems) -> None:
+    """Sets `auth_timeout`, in seconds."""
     data = value.data
     if isinstance(data, str):
         block.auth_timeout = as_duration(value, "timeout", problems) / SECOND
@@ -108,10 +115,10 @@ _AUTHORIZATION: dict[str, Reader] = {
     "username": text("username"),
     "pass": _read_password,
     "password": _read_password,
-    "timeout": _read_timeout,
-    "users": _refused("Cluster authorization does not allow multiple users"),
-    "token": _refused("Cluster authorization does not support tokens"),
-    "auth_callout": _refused("Cluster authorization does not support callouts"),
+    "timeout": read_timeout,
+    "users": refused("Cluster authorization does not allow multiple users"),
+    "token": refused("Cluster authorization does not support tokens"),
+    "auth_callout": refused("Cluster authorization does not support callouts"),
     "permissions": _read_permissions_of_login,
     "default_permissions": _read_permissions_of_login,
 }

@@ -115,6 +115,7 @@ def validate(options: Options) -> None:
     ports = {name: getattr(options, name) for name in ("port", "http_port", "https_port")}
     ports |= {"websocket port": options.websocket.port, "cluster port": options.cluster.port}
     ports["leafnodes port"] = options.leafnodes.port
+    ports["gateway port"] = options.gateway.port
     for name, port in ports.items():
         if port < -1 or port > _MAX_PORT:
             raise ConfigError(f"{name} {port} is not between 0 and {_MAX_PORT}, nor -1")
@@ -142,6 +143,10 @@ def validate(options: Options) -> None:
 
         validate_websocket(options)
         _validate_users(options.through_websocket)
+    if options.gateway.name or options.gateway.port:
+        from jsserver.config.gateway import validate_gateway
+
+        validate_gateway(options)
     if options.cluster.port:
         from jsserver.config.cluster import validate_cluster
 

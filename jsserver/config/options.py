@@ -9,6 +9,7 @@ from __future__ import annotations
 from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
 from jsserver.config.clusters import Cluster
+from jsserver.config.gateways import Gateway
 from jsserver.config.leafs import Leafnodes
 from jsserver.text.goformat import MINUTE, SECOND
 
@@ -214,8 +215,7 @@ class Destination(Block):
 
 
 class Mapping(Block):
-    """Another subject for what an account's clients publish to those that `source` matches. `made`
-    is what was made of it, once it was, and no option."""
+    """Another subject for what is published to those that `source` matches. `made`: no option."""
 
     __slots__ = ("made",)
 
@@ -376,8 +376,7 @@ class OutgoingTls(Block):
 
 
 class Operators(Block):
-    """Operator mode: whose tokens are believed. `claims` are those of `tokens`; `pinned` of None
-    are all accounts."""
+    """Operator mode. `claims` are those of `tokens`; `pinned` of None are all accounts."""
 
     tokens: list[str] = each(list)
     claims: list[Any] = each(list)
@@ -505,6 +504,7 @@ class Options(Block):
     websocket: Websocket = each(Websocket)
     cluster: Cluster = each(Cluster)
     leafnodes: Leafnodes = each(Leafnodes)
+    gateway: Gateway = each(Gateway)
     store_dir: str = ""
     jetstream: JetStream = each(JetStream)
 

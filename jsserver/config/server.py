@@ -208,6 +208,12 @@ def _read_leafnodes(options: Options, value: Value, problems: Problems) -> None:
     read_leafnodes(options, value, problems)
 
 
+def _read_gateway(options: Options, value: Value, problems: Problems) -> None:
+    from jsserver.config.gateway import read_gateway
+
+    read_gateway(options, value, problems)
+
+
 def _read_proxies(options: Options, value: Value, problems: Problems) -> None:
     from jsserver.config.proxies import read_proxies
 
@@ -339,7 +345,7 @@ READERS: dict[str, Reader] = {
     "mappings": read_mappings,
     "maps": read_mappings,
     "cluster": _read_cluster,
-    "gateway": unavailable_block("the gateway listener"),
+    "gateway": _read_gateway,
     "leafnodes": _read_leafnodes,
     "leaf": _read_leafnodes,
     "websocket": _read_websocket,

@@ -114,6 +114,8 @@ class Mesh:
             said = read(text, Info)
             if link.info is None:
                 self._first_info(link, said)
+            elif said.gateway:
+                self._transport.gateway(said, link.info.server_id)
             elif said.server_id != link.info.server_id:
                 self._heard_of(said)
             else:
@@ -210,6 +212,11 @@ class Mesh:
         own = self._info(account=link.account, place=link.place)
         self._transport.write(link.number, info_line(own))
 
+    def gateway_urls(self) -> list[str]:
+        """Where servers of other clusters reach the other servers."""
+        found = (peer.info.gateway_url for peer in self.peers.values())
+        return [url for url in dict.fromkeys(found) if url]
+
     def leave(self) -> None:
         """Tells the others that clients had better not connect to this server."""
         info = self._info()
@@ -222,6 +229,11 @@ class Mesh:
         """The name of the server behind a link; "": it is not known yet."""
         link = self._links.get(number)
         return "" if link is None or link.info is None else link.info.server_name
+
+    def id_of(self, number: int) -> str:
+        """The id of the server behind a link; "": it is not known yet."""
+        link = self._links.get(number)
+        return "" if link is None or link.info is None else link.info.server_id
 
     # ---- what is said
 
@@ -259,6 +271,7 @@ class Mesh:
             export=s.exports,
             leafnode_urls=s.leafnode_urls,
             jetstream=s.jetstream,
+            gateway_url=s.gateway_url,
             compression="off",
             lnoc=True,
             lnocu=True,
@@ -388,6 +401,8 @@ class Mesh:
         told, s = link.greeting, self.settings
         if told is not None and (told.import_, told.export) != (s.imports, s.exports):
             self._tell(link)  # the rules have changed since it came
+        if not is_known:
+            self._transport.joined(link.number)
         if is_new:
             self._announce(said, link)
 

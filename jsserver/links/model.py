@@ -91,6 +91,8 @@ class Settings(msgspec.Struct, kw_only=True):
     """What interest of others counts."""
     leafnode_urls: list[str] = []
     """Where leaf nodes reach it."""
+    gateway_url: str = ""
+    """Where servers of other clusters do."""
 
 
 class Transport(Protocol):
@@ -122,7 +124,13 @@ class Transport(Protocol):
 
     def clients_change(self) -> None:
         """Clients and leaf nodes may connect to other servers than before: `Mesh.elsewhere`, and
-        `Mesh.leaf_urls`."""
+        `Mesh.leaf_urls`, and servers of other clusters: `Mesh.gateway_urls`."""
+
+    def gateway(self, said: Info, peer: str) -> None:
+        """A server, by its id, tells of another cluster."""
+
+    def joined(self, link: int) -> None:
+        """A server is new here: its first link."""
 
     def log(self, level: str, text: str) -> None:
         """A line of the log."""

@@ -72,7 +72,12 @@ class Info(Introduction, omit_defaults=True, kw_only=True):
     route_account: str = ""
     route_acc_add_reqid: str = ""
     gossip_mode: Byte = 0
+    gateway: str = ""
+    """Another cluster, which the sender is joined to."""
+    gateway_urls: list[str] = msgspec.field(default_factory=list)
     gateway_url: str = ""
+    """Where servers of other clusters reach this one."""
+    gateway_cmd: Byte = 0
     leafnode_urls: list[str] = msgspec.field(default_factory=list)
 
 
@@ -103,8 +108,8 @@ def info_line(info: Introduction) -> bytes:
     return b"INFO " + msgspec.json.encode(info) + b" \r\n"
 
 
-def gossip_line(info: Info) -> bytes:
-    """An INFO about another server, which nats-server writes without a blank at its end."""
+def gossip_line(info: Introduction) -> bytes:
+    """An INFO about another server or cluster: no blank at its end, as nats-server has it."""
     return b"INFO " + msgspec.json.encode(info) + b"\r\n"
 
 

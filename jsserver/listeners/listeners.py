@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from jsserver.cext.tls import SecurityContext
 
     from . import Listener
+    from .gateways import GatewayListener
     from .leafs import LeafListener
     from .monitoring import MonitoringListener
     from .routes import RouteListener
@@ -57,6 +58,12 @@ class Listeners:
 
             self._leafs = LeafListener(options, plane, log)
             self._all.append(self._leafs)
+        self._gateways: GatewayListener | None = None
+        if options.gateway.port:
+            from .gateways import GatewayListener
+
+            self._gateways = GatewayListener(options, plane, log)
+            self._all.append(self._gateways)
         # Clients last: who can connect is served at once.
         self._clients = ClientListener(options, plane, log, builder)
         self._all.append(self._clients)
@@ -92,6 +99,19 @@ class Listeners:
         from jsserver.process.addresses import reached_at
 
         return reached_at(*self._advertised(self._options.leafnodes.advertise, self._leafs))[:1]
+
+    @property
+    def gateway_port(self) -> int:
+        """Where servers of other clusters connect; 0: nowhere."""
+        return 0 if self._gateways is None else self._gateways.port
+
+    def gateway_urls(self) -> list[str]:
+        """Where servers of other clusters reach this one, as far as it knows."""
+        if self._gateways is None:
+            return []
+        from jsserver.process.addresses import reached_at
+
+        return reached_at(*self._advertised(self._options.gateway.advertise, self._gateways))[:1]
 
     def connect_urls(self) -> Urls:
         """Where clients reach this server, as far as it knows."""

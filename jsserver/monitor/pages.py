@@ -13,12 +13,12 @@ from jsserver import NATS_VERSION, __version__, commit
 from jsserver.monitor import (
     accountz,
     connz,
+    gatewayz,
     healthz,
     insides,
     jsz,
     leafz,
     routez,
-    standalone,
     subsz,
     varz,
 )
@@ -148,9 +148,8 @@ class Pages:
         return _pretty(routez.routez(self._server, routez.Wanted.read(query), time.time_ns()))
 
     def _gatewayz(self, query: Query) -> Response:
-        query.flag_or_detail("subs")
-        query.flag("accs")
-        return _pretty(standalone.gatewayz(self._server, time.time_ns()))
+        wanted = gatewayz.Wanted.read(query)
+        return _pretty(gatewayz.gatewayz(self._server, wanted, time.time_ns()))
 
     def _leafz(self, query: Query) -> Response:
         return _pretty(leafz.leafz(self._server, leafz.Wanted.read(query), time.time_ns()))

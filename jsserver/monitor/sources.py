@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from jsserver.config.links import Sharing
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.jwt.claims import Account as AccountClaims
+    from jsserver.links.gatewaymodel import GatewayLink
+    from jsserver.links.gateways import Gateways
     from jsserver.links.leafmodel import LeafLink
     from jsserver.links.model import Link
     from jsserver.links.words import SubjectPermission
@@ -48,6 +50,9 @@ class Plane(Protocol):
 
     def leafs(self) -> Sequence[Item]:
         """Likewise connections to leaf nodes and hubs."""
+
+    def gateways(self) -> Sequence[Item]:
+        """Likewise connections to servers of other clusters."""
 
     def connection(self, cid: int) -> Item | None:
         """One open connection."""
@@ -249,6 +254,17 @@ class Server(Protocol):
     @property
     def leaf_port(self) -> int:
         """Where leaf nodes connect; 0: nowhere."""
+
+    @property
+    def gateway_port(self) -> int:
+        """Where servers of other clusters connect; 0: nowhere."""
+
+    @property
+    def gateways(self) -> "Gateways | None":
+        """Those to other clusters, if there are any."""
+
+    def gateway_links(self) -> "list[GatewayLink]":
+        """Its open connections to other clusters."""
 
     def leafs(self) -> "list[LeafLink]":
         """Its open connections to leaf nodes and hubs."""

@@ -7,6 +7,7 @@ import msgspec
 
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.monitor.accountz import Moved
+from jsserver.monitor.gatewayz import open_gateways
 from jsserver.monitor.jsz import JetStreamVarz, jetstream_varz, meta_of
 from jsserver.monitor.process import ProcessUsage
 from jsserver.monitor.routez import open_routes
@@ -33,6 +34,16 @@ class RouteStats(Wire, kw_only=True):
     pending: int = always(0)
 
 
+class GatewayStats(Wire, kw_only=True):
+    """Another cluster: the connection to it, and all from there. Sizes in bytes."""
+
+    gwid: int
+    name: str
+    sent: Moved
+    received: Moved
+    inbound_connections: int = always(0)
+
+
 class Statsz(Wire, kw_only=True):
     """The figures; `sent` is what the server sent. Sizes in bytes."""
 
@@ -54,6 +65,7 @@ class Statsz(Wire, kw_only=True):
     stale_connection_stats: PeerCounts | None = None
     stalled_clients: int = 0
     routes: list[RouteStats] = msgspec.field(default_factory=list)
+    gateways: list[GatewayStats] = msgspec.field(default_factory=list)
     active_servers: int = always(1)
     jetstream: JetStreamVarz | None = None
     gomaxprocs: int
@@ -87,10 +99,11 @@ def statsz(server: Server, usage: ProcessUsage) -> Statsz:
         ),
         slow_consumers=stats["slow_consumers"],
         slow_consumer_stats=slow if slow != NONE else None,
-        stale_connections=stale.clients + stale.routes,
+        stale_connections=stale.clients + stale.routes + stale.gateways,
         stale_connection_stats=stale if stale != NONE else None,
         stalled_clients=stats["stalls"],
         routes=[_route(link, item) for link, item in routes],
+        gateways=_gateways(server),
         active_servers=1
         + len({link.info.server_id for link, _ in routes if link.info is not None}),
         jetstream=_jetstream(server),
@@ -107,6 +120,27 @@ def _route(link: "Link", item: Item) -> RouteStats:
         received=Moved(msgs=num.in_msgs, bytes=num.in_bytes),
         pending=num.pending,
     )
+
+
+def _gateways(server: Server) -> list[GatewayStats]:
+    found: dict[str, GatewayStats] = {}
+    links = open_gateways(server)
+    for link, item in links:
+        if link.remote is not None:
+            num = ConnNumbers(*item.numbers)
+            found[link.name] = GatewayStats(
+                gwid=link.number,
+                name=link.name,
+                sent=Moved(msgs=num.out_msgs, bytes=num.out_bytes),
+                received=Moved(),
+            )
+    for link, item in links:
+        if link.remote is None and (stats := found.get(link.name)) is not None:
+            num = ConnNumbers(*item.numbers)
+            stats.inbound_connections += 1
+            stats.received.msgs += num.in_msgs
+            stats.received.bytes += num.in_bytes
+    return list(found.values())
 
 
 def _jetstream(server: Server) -> JetStreamVarz | None:

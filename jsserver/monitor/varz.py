@@ -60,6 +60,28 @@ class LeafVarz(Wire):
     remotes: list[RemoteVarz] = msgspec.field(default_factory=list)
 
 
+class RemoteGatewayVarz(Wire):
+    """Another cluster of the configuration, and where its servers are; timeouts in seconds."""
+
+    name: str
+    tls_timeout: float = 0
+    urls: list[str] = msgspec.field(default_factory=list)
+
+
+class GatewayVarz(Wire):
+    """The gateways, as they are configured; timeouts in seconds."""
+
+    name: str = ""
+    host: str = ""
+    port: int = 0
+    auth_timeout: float = 0
+    tls_timeout: float = 0
+    advertise: str = ""
+    connect_retries: int = 0
+    gateways: list[RemoteGatewayVarz] = msgspec.field(default_factory=list)
+    reject_unknown: bool = False
+
+
 class WebsocketVarz(Wire):
     """The listener for WebSocket, as it is configured."""
 
@@ -154,7 +176,7 @@ class Varz(Wire, kw_only=True):
     max_payload: int
     max_pending: int
     cluster: ClusterVarz
-    gateway: Nothing = always(Nothing())
+    gateway: GatewayVarz
     leaf: LeafVarz
     mqtt: Nothing = always(Nothing())
     websocket: WebsocketVarz
@@ -240,6 +262,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         max_payload=o.max_payload,
         max_pending=o.max_pending,
         cluster=_cluster(server),
+        gateway=_gateway(server),
         leaf=_leafs(server),
         websocket=_websocket(server),
         jetstream=jetstream_varz(server),
@@ -265,7 +288,9 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         out_client_msgs=stats["out_msgs"] - stats["link_out_msgs"],
         out_client_bytes=stats["out_bytes"] - stats["link_out_bytes"],
         slow_consumers=stats["slow_consumers"],
-        stale_connections=sum(stats[f"stale_{kind}"] for kind in ("clients", "routes", "leafs")),
+        stale_connections=sum(
+            stats[f"stale_{kind}"] for kind in ("clients", "routes", "gateways", "leafs")
+        ),
         stalled_clients=stats["stalls"],
         subscriptions=stats["subscriptions"],
         http_req_stats=dict(sorted(requests.items())),
@@ -288,14 +313,20 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
 def slow_peers(stats: Mapping[str, int]) -> PeerCounts:
     """How many of each kind of peer were cut as they took too little."""
     return PeerCounts(
-        clients=stats["slow_clients"], routes=stats["slow_routes"], leafs=stats["slow_leafs"]
+        clients=stats["slow_clients"],
+        routes=stats["slow_routes"],
+        gateways=stats["slow_gateways"],
+        leafs=stats["slow_leafs"],
     )
 
 
 def stale_peers(stats: Mapping[str, int]) -> PeerCounts:
     """How many of each kind of peer were cut as they answered no PING."""
     return PeerCounts(
-        clients=stats["stale_clients"], routes=stats["stale_routes"], leafs=stats["stale_leafs"]
+        clients=stats["stale_clients"],
+        routes=stats["stale_routes"],
+        gateways=stats["stale_gateways"],
+        leafs=stats["stale_leafs"],
     )
 
 
@@ -311,6 +342,33 @@ def _cluster(server: Server) -> ClusterVarz:
         urls=[host_port(url.host, url.port) for url in block.routes],
         tls_timeout=whole(DEFAULT_TLS_TIMEOUT),
         pool_size=block.pool_size or 3,
+    )
+
+
+def _gateway(server: Server) -> GatewayVarz:
+    block = server.options.gateway
+    if server.gateways is None:
+        return GatewayVarz()
+    remotes = server.gateways.remotes
+    return GatewayVarz(
+        name=block.name,
+        host=block.host,
+        port=server.gateway_port,
+        auth_timeout=whole(block.auth_timeout),
+        tls_timeout=whole(DEFAULT_TLS_TIMEOUT),
+        advertise=block.advertise,
+        connect_retries=block.connect_retries,
+        gateways=[
+            RemoteGatewayVarz(
+                name=remote.name,
+                tls_timeout=1,
+                urls=remotes[remote.name].urls
+                if remote.name in remotes
+                else [host_port(url.host, url.port) for url in remote.urls],
+            )
+            for remote in block.gateways
+        ],
+        reject_unknown=block.reject_unknown,
     )
 
 

@@ -34,6 +34,7 @@ to others."""
 
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
+    from jsserver.services.gateways import GatewayService
     from jsserver.services.leafs import LeafService
     from jsserver.services.routes import Routes
 
@@ -88,6 +89,7 @@ class Inbox:
         websockets: Websockets | None,
         routes: Routes | None,
         leafs: LeafService | None,
+        gateways: GatewayService | None,
         *,
         on_request: Callable[[Item], None],
         on_event: Callable[[Item], None],
@@ -137,6 +139,9 @@ class Inbox:
         if leafs is not None:
             self._handlers[engine.INBOX_LEAF] = leafs.said
             leafs.ask = self._connect
+        self.gateways = gateways
+        if gateways is not None:
+            self._handlers[engine.INBOX_GATEWAY] = gateways.said
         if websockets is not None:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
 
@@ -291,6 +296,8 @@ class Inbox:
             self.routes.failed(item)
         elif self.leafs is not None and item.cid in self.leafs:
             self.leafs.failed(item)
+        elif self.gateways is not None and item.cid in self.gateways:
+            self.gateways.failed(item)
         else:
             self.lines.error(item)
 
@@ -307,6 +314,9 @@ class Inbox:
         if self.leafs is not None and item.cid in self.leafs:
             self.leafs.ended(item)
             self.admissions.pop(item.cid, None)
+            return
+        if self.gateways is not None and item.cid in self.gateways:
+            self.gateways.ended(item)
             return
         connection = read_connection(item)
         self.complete(connection)

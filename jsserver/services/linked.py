@@ -8,7 +8,7 @@ import asyncio
 import random
 import secrets
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jsserver.process.sockets import host_port
 from jsserver.text.goformat import duration, quote
@@ -19,8 +19,22 @@ if TYPE_CHECKING:
     from jsserver.access.clients import Connection
     from jsserver.cext.engine import Item
     from jsserver.config.options import Options
+    from jsserver.links.gatewaywords import GatewayInfo
 
 NONCE_BYTES = 11
+
+
+class OtherClusters(Protocol):
+    """What routes tell the gateways of a server."""
+
+    def members_at(self, urls: list[str]) -> None:
+        """Where the other servers of this cluster are reached by other clusters."""
+
+    def heard(self, said: GatewayInfo) -> None:
+        """Another server of this cluster tells of another cluster."""
+
+    def greet(self) -> list[bytes]:
+        """What a server that is new in this cluster is told."""
 
 
 def new_nonce() -> str:

@@ -17,12 +17,12 @@ from jsserver.config.values import not_available
 from jsserver.monitor import (
     accountz,
     connz,
+    gatewayz,
     healthz,
     insides,
     jsz,
     leafz,
     routez,
-    standalone,
     statsz,
     subsz,
     varz,
@@ -73,6 +73,16 @@ class Subscriptions(ServerFilter):
 class Routes(ServerFilter):
     """The parameters of ROUTEZ."""
 
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+
+class GatewayPage(ServerFilter):
+    """The parameters of GATEWAYZ."""
+
+    name: str = ""
+    accounts: bool = False
+    account_name: str = ""
     subscriptions: bool = False
     subscriptions_detail: bool = False
 
@@ -227,6 +237,17 @@ def _routes(server: Watched, asked: Routes) -> msgspec.Struct:
     return routez.routez(server, wanted, time.time_ns())
 
 
+def _gateways(server: Watched, asked: GatewayPage) -> msgspec.Struct:
+    wanted = gatewayz.Wanted(
+        name=asked.name,
+        accounts=asked.accounts or bool(asked.account_name),
+        account=asked.account_name,
+        subs=asked.subscriptions,
+        detail=asked.subscriptions_detail,
+    )
+    return gatewayz.gatewayz(server, wanted, time.time_ns())
+
+
 def _leafs(server: Watched, asked: Leafs) -> msgspec.Struct:
     wanted = leafz.Wanted(subs=asked.subscriptions, account=asked.account)
     return leafz.leafz(server, wanted, time.time_ns())
@@ -352,8 +373,7 @@ class Operators:
             case "ROUTEZ":
                 return self._page(payload, Routes, _routes)
             case "GATEWAYZ":
-                make = standalone.gatewayz
-                return self._page(payload, ServerFilter, lambda s, _: make(s, time.time_ns()))
+                return self._page(payload, GatewayPage, _gateways)
             case "LEAFZ":
                 return self._page(payload, Leafs, _leafs)
             case "RAFTZ":

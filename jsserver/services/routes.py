@@ -13,10 +13,19 @@ from jsserver.cext import engine
 from jsserver.config.cluster import advertised
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.links import words
+from jsserver.links.gateways import gossip_of
+from jsserver.links.gatewaywords import gateway_hash
 from jsserver.links.mesh import Mesh
 from jsserver.links.model import Reason, Settings, Target
 from jsserver.process.sockets import host_port
-from jsserver.services.linked import Pace, begin_to_dial, error_line, new_nonce, slow_line
+from jsserver.services.linked import (
+    OtherClusters,
+    Pace,
+    begin_to_dial,
+    error_line,
+    new_nonce,
+    slow_line,
+)
 from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
@@ -79,10 +88,13 @@ class Routes:
         advertise: Callable[[Urls], None],
         met: Callable[[], None],
         leafs: Callable[[list[str]], None],
+        gateways: Callable[[], OtherClusters | None],
     ) -> None:
         """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
         clients may connect, this server and all others, `met` of a server that is new here, `leafs`
-        of where else leaf nodes may connect."""
+        of where else leaf nodes may connect; `gateways` has the links to
+        other clusters, if there are any."""
+        self._gateways = gateways
         self._leafs = leafs
         self._met = met
         self._advertise = advertise
@@ -126,14 +138,15 @@ class Routes:
         self.mesh = Mesh(settings, _targets(o), self, new_nonce, random.Random())
         self._pace = Pace(self.mesh.tick)
 
-    def start(self, port: int, urls: Urls, leaf_urls: list[str]) -> None:
-        """Dials from now on; `port` is where others come to, `urls` is where clients do, and
-        `leaf_urls` where leaf nodes do."""
+    def start(self, port: int, urls: Urls, leaf_urls: list[str], gateway_url: str) -> None:
+        """Dials from now on; `port` is where others come to, `urls` is where clients do,
+        `leaf_urls` where leaf nodes do, and `gateway_url` where other clusters do."""
         s, o = self.mesh.settings, self._options.cluster
         self._urls = urls
         if not o.no_advertise:
             s.connect_urls, s.ws_connect_urls = urls
         s.leafnode_urls = leaf_urls
+        s.gateway_url = gateway_url
         s.port = port
         if o.advertise:
             s.host, s.port = advertised(o.advertise, port)
@@ -239,7 +252,12 @@ class Routes:
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         handle = self._accounts[account] if account else None
         self._handle.open(
-            link, pooled=pooled, place=place, account=handle, permissions=self._permissions
+            link,
+            pooled=pooled,
+            place=place,
+            account=handle,
+            permissions=self._permissions,
+            server=gateway_hash(self.mesh.id_of(link)),
         )
 
     def tell_again(self, link: int) -> None:
@@ -259,6 +277,9 @@ class Routes:
     def clients_change(self) -> None:
         """Who has never heard of another server is not told of this one either."""
         self._leafs(self.mesh.leaf_urls())
+        gateways = self._gateways()
+        if gateways is not None:
+            gateways.members_at(self.mesh.gateway_urls())
         if self._options.cluster.no_advertise:
             return
         others = zip(self.told, self._urls, self.mesh.elsewhere(), strict=True)
@@ -268,6 +289,28 @@ class Routes:
         if urls != self.told:
             self.told = urls
             self._advertise(urls)
+
+    def tell_all(self, line: bytes) -> None:
+        """Says something to each other server."""
+        for peer in self.mesh.peers.values():
+            for link in peer.links()[:1]:
+                self._handle.write(link.number, line)
+
+    def gateway(self, said: words.Info, peer: str) -> None:
+        gateways = self._gateways()
+        if gateways is None:
+            name = quote(said.gateway)
+            self._log.error(
+                f"Received information about gateway {name} from {peer}, but gateway is not"
+                " configured"
+            )
+        else:
+            gateways.heard(gossip_of(said))
+
+    def joined(self, link: int) -> None:
+        gateways = self._gateways()
+        for line in gateways.greet() if gateways is not None else ():
+            self._handle.write(link, line)
 
     def leave(self) -> Urls:
         """Tells the other servers that clients had better not come here: where they may go."""

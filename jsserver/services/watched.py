@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.config.options import Options
     from jsserver.jwt.claims import Account as AccountClaims
+    from jsserver.links.gatewaymodel import GatewayLink
+    from jsserver.links.gateways import Gateways
     from jsserver.links.leafmodel import LeafLink
     from jsserver.links.model import Link
     from jsserver.links.words import SubjectPermission
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from jsserver.services.answers import Identity
     from jsserver.services.certificates import Certificates
     from jsserver.services.delegates import Delegates
+    from jsserver.services.gateways import GatewayService
     from jsserver.services.inbox import Inbox
     from jsserver.services.jetstream import JetStream
     from jsserver.services.leafs import LeafService
@@ -58,6 +61,7 @@ class Watched:
         meta: MetaGroup | None,
         routes: Routes | None,
         leafs: LeafService | None,
+        gateways: GatewayService | None,
         delegates: Delegates | None,
         waiting: Callable[[], Mapping[str, int]],
     ) -> None:
@@ -90,6 +94,7 @@ class Watched:
         self._delegates = delegates
         self._routes = routes
         self._leafs = leafs
+        self._gateways = gateways
 
     @property
     def port(self) -> int:
@@ -104,7 +109,9 @@ class Watched:
     @property
     def cluster(self) -> str:
         """The name of the cluster that the server is in, "" for none."""
-        return "" if self._routes is None else self._routes.cluster
+        if self._routes is None:
+            return "" if self._gateways is None else self.options.gateway.name
+        return self._routes.cluster
 
     @property
     def connect_urls(self) -> Urls:
@@ -136,6 +143,20 @@ class Watched:
     def leafs(self) -> list[LeafLink]:
         """Open connections to leaf nodes and hubs."""
         return [] if self._leafs is None else self._leafs.leafs.shown()
+
+    @property
+    def gateway_port(self) -> int:
+        """Where servers of other clusters connect; 0: nowhere."""
+        return self._listeners.gateway_port
+
+    @property
+    def gateways(self) -> Gateways | None:
+        """Those to other clusters, if there are any."""
+        return None if self._gateways is None else self._gateways.gateways
+
+    def gateway_links(self) -> list[GatewayLink]:
+        """Open connections to other clusters."""
+        return [] if self._gateways is None else self._gateways.gateways.shown()
 
     @property
     def auth_required(self) -> bool:

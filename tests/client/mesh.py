@@ -43,16 +43,18 @@ class Cluster:
         routes: list[int] | None = None,
         port: int | None = None,
         name: str | None = None,
+        server: str = "",
         **options: Any,
     ) -> Server:
         """Starts one member more. `routes`: the ports that it dials, the first member's if none is
-        given; `port`: its own; `name`: the cluster's, where it is to be another one."""
+        given; `port`: its own; `name`: the cluster's, where it is to be another one; `server`: its
+        name."""
         own = port or free_port()
         dialled = self.ports[:1] if routes is None else routes
         urls = ", ".join(f'"nats://127.0.0.1:{other}"' for other in dialled)
         called = self.name if name is None else name
         config = f"""
-            server_name: {NAMES[len(self.members)]}
+            server_name: {server or NAMES[len(self.members)]}
             {rest}
             cluster {{
                 {f"name: {called}" if called else ""}

@@ -24,8 +24,9 @@ SECOND = 1_000_000_000
 NOW = 1_700_000_000 * SECOND
 STATS = words(
     "connections total_connections in_msgs in_bytes out_msgs out_bytes link_in_msgs link_in_bytes "
-    "link_out_msgs link_out_bytes slow_consumers slow_clients slow_routes slow_leafs stale_clients "
-    "stale_routes stale_leafs stalls too_deep forgotten subscriptions active_accounts"
+    "link_out_msgs link_out_bytes slow_consumers slow_clients slow_routes slow_gateways slow_leafs "
+    "stale_clients stale_routes stale_gateways stale_leafs stalls too_deep "
+    "forgotten subscriptions active_accounts"
 )
 
 
@@ -69,6 +70,9 @@ class FakePlane:
         return []
 
     def leafs(self) -> list[Item]:
+        return []
+
+    def gateways(self) -> list[Item]:
         return []
 
     def connection(self, cid: int) -> Item | None:
@@ -187,7 +191,8 @@ class FakeServer:
 
     websocket_port = 0
     cluster = ""
-    route_port = leaf_port = 0
+    route_port = leaf_port = gateway_port = 0
+    gateways = None
     connect_urls = Urls([], [])
     pinned_account_fails = 0
 
@@ -199,6 +204,9 @@ class FakeServer:
         return None, None
 
     def leafs(self) -> list[Any]:
+        return []
+
+    def gateway_links(self) -> list[Any]:
         return []
 
     def shared(self, account: str) -> tuple[None, list[Any]]:

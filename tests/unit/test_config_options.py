@@ -344,7 +344,7 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
         ("cluster {tls {cert_file: x}}", "cluster (tls)"),
         ("cluster {compression: s2_fast}", "cluster (compression)"),
         ("cluster {ping_max: 3}", "cluster (ping_max)"),
-        ("gateway {name: A}", "the gateway listener"),
+        ("gateway {name: A, port: 7222, tls {cert_file: x}}", "gateway (tls)"),
         ('leafnodes {remotes: [{url: "tls://x"}]}', "a leafnode remote over TLS"),
         ('leafnodes {remotes: [{url: "ws://x"}]}', "a leafnode remote over WebSocket"),
         ("leafnodes {listen: 7422, tls {cert_file: x}}", "leafnodes (tls)"),

@@ -92,7 +92,7 @@ PARTS = {
         *("access.accounts", "access.auth", "access.clients", "access.websocket", "config"),
         *("process.logs", "text.goformat"),
     },
-    "links": {"text.goformat"},
+    "links": {"text.goformat", "text.identity"},
     "listeners": {
         *("access.certificates", "access.info", "access.secured", "config", "process.addresses"),
         *("process.logs", "process.sockets"),
@@ -118,7 +118,7 @@ PARTS = {
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
-    "services.linked": {"access.clients", "config", "process.sockets", "text.goformat"},
+    "services.linked": {"access.clients", "config", "links", "process.sockets", "text.goformat"},
     "services.routes": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
         *("process.logs", "process.sockets", "services.linked", "text.goformat"),
@@ -128,10 +128,14 @@ PARTS = {
         *("client.credentials", "config", "links", "process.logs", "process.sockets"),
         *("services.linked", "text.goformat", "text.nuid"),
     },
+    "services.gateways": {
+        *("access.clients", "config", "links", "process.logs", "process.sockets"),
+        *("services.linked", "services.routes", "text.goformat"),
+    },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
         *("access.refusal", "access.websocket", "config", "process.logs", "services.latency"),
-        *("services.leafs", "services.routes", "text.goformat"),
+        *("services.gateways", "services.leafs", "services.routes", "text.goformat"),
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
@@ -198,7 +202,8 @@ PARTS = {
         *("access.accounts", "access.clients", "access.configured", "access.info"),
         *("access.responses", "config", "jwt", "links", "listeners", "monitor"),
         *("services.answers", "services.certificates", "services.delegates", "services.inbox"),
-        *("services.jetstream", "services.leafs", "services.metagroup", "services.routes"),
+        *("services.gateways", "services.jetstream", "services.leafs", "services.metagroup"),
+        "services.routes",
     },
     "services.operators": {
         *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
@@ -243,10 +248,9 @@ PARTS = {
         *("access.websocket", "front", "monitor", "process.garbage"),
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
-        *("services.followers", "services.lameduck", "services.leafs", "services.metagroup"),
-        "services.operators",
-        *("services.relay", "services.reload", "services.routes", "services.system"),
-        "services.watched",
+        *("services.followers", "services.gateways", "services.lameduck", "services.leafs"),
+        *("services.metagroup", "services.operators", "services.relay", "services.reload"),
+        *("services.routes", "services.system", "services.watched"),
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {

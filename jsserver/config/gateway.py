@@ -1,0 +1,165 @@
+"""Reads the `gateway` block: the other clusters that this one is joined to."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from jsserver.cext.language import Value
+from jsserver.config import ConfigError
+from jsserver.config.cluster import advertised, read_timeout, refused
+from jsserver.config.gateways import Gateway, GatewayUrl, RemoteGateway
+from jsserver.config.options import Options
+from jsserver.config.values import (
+    OptionError,
+    Problems,
+    Reader,
+    address,
+    as_map,
+    as_text,
+    flag,
+    integer,
+    not_available,
+    read_block,
+    shown,
+    text,
+    type_name,
+    unavailable,
+)
+from jsserver.text.goformat import quote
+from jsserver.text.passwords import is_bcrypt
+
+
+def parse_gateway(url: str) -> GatewayUrl:
+    """The address and login of a URL; ValueError."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"error parsing gateway url [{quote(url)}]: {error}") from None
+    if not host or not port:
+        raise ValueError(f"error parsing gateway url [{quote(url)}]: host or port is missing")
+    found = GatewayUrl(host=host, port=port, has_login=parts.username is not None)
+    found.user, found.password = (unquote(part or "") for part in (parts.username, parts.password))
+    return found
+
+
+def _read_name(block: Gateway, value: Value, problems: Problems) -> None:
+    name = as_text(value)
+    if " " in name:
+        raise OptionError(value, "gateway name cannot contain spaces")
+    block.name = name
+
+
+def _read_password(block: Gateway, value: Value, problems: Problems) -> None:
+    block.password = as_text(value)
+    if is_bcrypt(block.password):
+        raise OptionError(value, not_available("a hashed password of gateway (authorization)"))
+
+
+_AUTHORIZATION: dict[str, Reader] = {
+    **dict.fromkeys(("user", "username"), text("username")),
+    **dict.fromkeys(("pass", "password"), _read_password),
+    "timeout": read_timeout,
+    "users": refused("Gateway authorization does not allow multiple users"),
+    "token": refused("Gateway authorization does not support tokens"),
+    "auth_callout": refused("Gateway authorization does not support callouts"),
+}
+
+
+def _read_authorization(block: Gateway, value: Value, problems: Problems) -> None:
+    read_block(block, as_map(value), _AUTHORIZATION, problems)
+
+
+def _read_url(remote: RemoteGateway, value: Value, problems: Problems) -> None:
+    try:
+        remote.urls.append(parse_gateway(as_text(value)))
+    except ValueError as error:
+        raise OptionError(value, str(error)) from None
+
+
+def _read_urls(remote: RemoteGateway, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, list):
+        raise OptionError(value, f"expected an array of URLs, got {type_name(value)}")
+    remote.urls = []
+    seen: set[str] = set()
+    for item in value.data:
+        url = as_text(item)
+        if url in seen:
+            problems.warn(item, url, "Duplicate gateway entry detected")
+            continue
+        seen.add(url)
+        try:
+            remote.urls.append(parse_gateway(url))
+        except ValueError as error:
+            problems.error(item, str(error))
+
+
+_REMOTE: dict[str, Reader] = {
+    "name": text("name"),
+    "url": _read_url,
+    "urls": _read_urls,
+    "tls": unavailable("gateway (tls)"),
+}
+
+
+def _read_gateways(block: Gateway, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, list):
+        kind = type_name(value)
+        raise OptionError(value, f"Expected gateways field to be an array, got {kind}")
+    for item in value.data:
+        if not isinstance(item.data, dict):
+            what = f"Expected gateway entry to be a map/struct, got {shown(item)}"
+            problems.error(item, what)
+            continue
+        remote = RemoteGateway()
+        read_block(remote, item.data, _REMOTE, problems)
+        block.gateways.append(remote)
+
+
+_BLOCK: dict[str, Reader] = {
+    "name": _read_name,
+    "listen": address("host", "port"),
+    "port": integer("port"),
+    **dict.fromkeys(("host", "net"), text("host")),
+    "authorization": _read_authorization,
+    "advertise": text("advertise"),
+    "connect_retries": integer("connect_retries"),
+    "connect_backoff": flag("connect_backoff"),
+    "gateways": _read_gateways,
+    **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), flag("reject_unknown")),
+    "tls": unavailable("gateway (tls)"),
+    "write_deadline": unavailable("gateway (write_deadline)"),
+    "write_timeout": unavailable("gateway (write_timeout)"),
+}
+
+
+def read_gateway(options: Options, value: Value, problems: Problems) -> None:
+    """Reads the block into `options.gateway`."""
+    if not isinstance(value.data, dict):
+        raise OptionError(value, f"Expected gateway to be a map, got {type_name(value)}")
+    read_block(options.gateway, value.data, _BLOCK, problems)
+
+
+def validate_gateway(options: Options) -> None:
+    """Refuses, with ConfigError, what cannot be set together. The cluster is called as the gateway
+    is."""
+    block, cluster = options.gateway, options.cluster
+    if not block.name:
+        raise ConfigError("gateway has no name")
+    if not block.port:
+        name = quote(block.name)
+        raise ConfigError(f"gateway {name} has no port specified (select -1 for random port)")
+    for number, remote in enumerate(block.gateways):
+        if not remote.name:
+            raise ConfigError(f"gateway in the list {number} has no name")
+        if not remote.urls:
+            raise ConfigError(f"gateway {quote(remote.name)} has no URL")
+    if cluster.name and cluster.name != block.name:
+        raise ConfigError("cluster name conflicts between cluster and gateway definitions")
+    cluster.name = block.name
+    if block.advertise:
+        try:
+            advertised(block.advertise, block.port)
+        except ValueError as error:
+            where = quote(block.advertise)
+            raise ConfigError(f"invalid Gateway.Advertise value of {where}: {error}") from None

@@ -1,0 +1,213 @@
+"""The gateways of a server: what the state machine decides, done with sockets, data plane and
+clock.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from jsserver import NATS_VERSION
+from jsserver.access.clients import CLOSE_CODES, read_connection
+from jsserver.cext import engine
+from jsserver.config.cluster import advertised
+from jsserver.links.gatewaymodel import GatewayReason, GatewaySettings, Place, Remote
+from jsserver.links.gateways import Gateways
+from jsserver.links.gatewaywords import command_head, gateway_hash
+from jsserver.process.sockets import host_port
+from jsserver.services.linked import Pace, begin_to_dial, error_line, slow_line
+from jsserver.text.goformat import SECOND, quote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jsserver.cext.engine import DataPlane, Item
+    from jsserver.config.gateways import RemoteGateway
+    from jsserver.config.options import Options
+    from jsserver.links.gatewaywords import GatewayInfo
+    from jsserver.process.logs import Logger
+    from jsserver.services.routes import Routes
+
+DIAL_TIMEOUT = SECOND
+FIRST_WORD = 10 * SECOND
+"""How long a server that was dialled may take to say who it is."""
+
+
+def remote_of(remote: RemoteGateway) -> Remote:
+    """Of the configuration."""
+    places = [
+        Place(url.host, url.port, (url.user, url.password) if url.has_login else None)
+        for url in remote.urls
+    ]
+    return Remote(name=remote.name, configured=places, places=list(places))
+
+
+class GatewayService:
+    """The gateways of one server, driven; start() and close() frame its life in one event loop."""
+
+    def __init__(
+        self,
+        options: Options,
+        plane: DataPlane,
+        log: Logger,
+        *,
+        name: str,
+        server_id: str,
+        routes: Routes | None,
+        met: Callable[[], None],
+    ) -> None:
+        """`met` hears of a cluster that is new here."""
+        self._options = options
+        self._plane = plane
+        self._log = log
+        self._met = met
+        self._routes = routes
+        self._where: dict[int, str] = {}
+        """The addresses of connections, by their numbers."""
+        o = options.gateway
+        self._handle = plane.gateway_links(
+            gateway_hash(o.name), gateway_hash(server_id), command_head(o.name)
+        )
+        settings = GatewaySettings(
+            server_id=server_id,
+            server_name=name,
+            version=NATS_VERSION,
+            name=o.name,
+            host=o.host,
+            user=o.username,
+            password=o.password,
+            headers=not options.no_header_support,
+            max_payload=options.max_payload,
+            reject_unknown=o.reject_unknown,
+            connect_retries=o.connect_retries,
+            connect_backoff=o.connect_backoff,
+        )
+        remotes = [remote_of(remote) for remote in o.gateways if remote.name != o.name]
+        self.gateways = Gateways(settings, remotes, self, random.Random())
+        self._pace = Pace(self.gateways.tick)
+
+    def start(self, port: int, urls: list[str]) -> None:
+        """Dials from now on; `port` is where others come to, the first of `urls` is where they are
+        told to."""
+        s, o = self.gateways.settings, self._options.gateway
+        s.port = port
+        if o.advertise:
+            s.host, s.port = advertised(o.advertise, port)
+            s.url = host_port(s.host, s.port)
+        elif urls:
+            s.url = urls[0]
+            s.host = s.url.rpartition(":")[0].strip("[]")
+        s.urls = [s.url]
+        self._log.info(f"Address for gateway {quote(s.name)} is {s.url}")
+        self.gateways.start(self._pace.now())
+        self._pace.go_on()
+
+    def close(self) -> None:
+        """Dials no more; connections end with the data plane."""
+        self._pace.close()
+
+    def members_at(self, urls: list[str]) -> None:
+        """Where the other servers of this cluster are reached by other clusters."""
+        own = self.gateways.settings.url
+        self.gateways.reached(list(dict.fromkeys([own, *urls])))
+
+    def greet(self) -> list[bytes]:
+        """What a server that is new in this cluster is told."""
+        return self.gateways.greet()
+
+    def heard(self, said: GatewayInfo) -> None:
+        """Another server of this cluster tells of another cluster."""
+        self.gateways.heard(said, self._pace.now())
+        self._pace.go_on()
+
+    # ---- what the data plane tells
+
+    def __contains__(self, number: int) -> bool:
+        """Whether a connection is one of these."""
+        return number in self._where
+
+    def said(self, item: Item) -> None:
+        """An INBOX_GATEWAY."""
+        number, now = item.cid, self._pace.now()
+        what, text = item.numbers[2], item.texts[2]
+        if what == engine.SAID_OPENED:
+            where = self._where.setdefault(
+                number, host_port(item.texts[0].decode(), item.numbers[0])
+            )
+            self.gateways.opened(number, where)
+        elif what == engine.SAID_INFO:
+            self.gateways.info(number, text, now)
+        elif what == engine.SAID_CONNECT:
+            self.gateways.connect(number, text)
+        elif what == engine.SAID_ERROR:
+            self.gateways.error(number, text)
+        elif what == engine.SAID_HAILED:
+            self._met()
+        self._pace.go_on()
+
+    def failed(self, item: Item) -> None:
+        """An INBOX_ERROR of a gateway connection."""
+        self._log.error(f"{self._named(item.cid)} - {error_line(item)}")
+
+    def ended(self, item: Item) -> None:
+        """An INBOX_CLOSED of a gateway connection."""
+        number = item.cid
+        connection = read_connection(item)
+        who, reason = self._named(number), connection.reason
+        slow = slow_line(connection, self._options)
+        if slow:
+            self._log.info(f"{who} - {slow}")
+        self._log.info(f"{who} - Gateway connection closed: {reason}")
+        del self._where[number]
+        self.gateways.closed(number, self._pace.now())
+        self._pace.go_on()
+
+    def _named(self, number: int) -> str:
+        """The connection as the log names it: where, its number, and the server's name once
+        known."""
+        name = self.gateways.name_of(number)
+        where = self._where.get(number, "")
+        return f"{where} - gid:{number}" + (f" - {quote(name)}" if name else "")
+
+    # ---- what the state machine asks for
+
+    def dial(self, remote: Remote, place: Place) -> None:
+        self._pace.begin(self._dial(remote, place))
+
+    def write(self, link: int, data: bytes) -> None:
+        self._handle.write(link, data)
+
+    def resume(self, link: int) -> None:
+        self._handle.resume(link)
+
+    def open_link(self, link: int, *, inbound: bool, cluster: str, headers: bool) -> None:
+        self._handle.open(link, inbound=inbound, cluster=gateway_hash(cluster), headers=headers)
+
+    def cut(self, link: int, reason: GatewayReason, error: str = "") -> None:
+        code = CLOSE_CODES[reason.value]
+        self._plane.close_connection(link, code, error.encode() if error else None)
+
+    def is_member(self, name: str) -> bool:
+        if name == self.gateways.settings.server_name:
+            return True
+        return self._routes is not None and name in self._routes.names()
+
+    def tell_cluster(self, line: bytes) -> None:
+        if self._routes is not None:
+            self._routes.tell_all(line)
+
+    def log(self, level: str, text: str, link: int = 0) -> None:
+        getattr(self._log, level)(f"{self._named(link)} - {text}" if link else text)
+
+    # ---- dialling
+
+    async def _dial(self, remote: Remote, place: Place) -> None:
+        try:
+            fd, reached = await begin_to_dial(place.host, place.port)
+        except OSError as error:
+            self.gateways.unreachable(remote, place, str(error), self._pace.now())
+            self._pace.go_on()
+            return
+        number = self._handle.dial(fd, DIAL_TIMEOUT, FIRST_WORD)
+        self._where[number] = reached
+        self.gateways.dialled(number, remote, place, reached)
