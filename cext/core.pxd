@@ -311,6 +311,8 @@ cdef struct Peers:
     # A message to a mapped reply, which goes to its server alone, or is that server's: how many took it; -1: it is routed as any
     # other. NULL: there are no gateways.
     int (*answer)(Peers* p, Client* src, const Msg* m) noexcept nogil
+    # Adds a member `alts` in JSON with the names of the other clusters, the nearest first, if there are any. NULL: likewise.
+    void (*clusters)(Peers* p, Draft* d) noexcept nogil
     Target* targets         # of the messages under way, those of a message inside another behind
     uint32_t n_targets
     uint32_t cap_targets
@@ -451,6 +453,7 @@ cdef void stream_imports_free(StreamImport* s) noexcept nogil
 # What the account imports from now on, instead of what it imported before; subjects: where it is asked for each of the
 # services. No message is under way. 0 | -1 no memory, and it imports nothing.
 cdef int account_link(Account* a, ServiceImport* services, const Span* subjects, StreamImport* streams) noexcept nogil
+cdef void json_put_text(Draft* d, Span s) noexcept nogil      # in quotes
 # Its client's name, for those who are told. 0 | -1 no memory.
 cdef int client_name(Client* c, Span user) noexcept nogil
 

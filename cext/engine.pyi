@@ -265,7 +265,7 @@ class GatewayHandle(LinkHandle):
 
     def dial(self, fd: int, timeout: int, patience: int) -> int: ...
     def open(
-        self, cid: int, *, inbound: bool, cluster: bytes, headers: bool = True
+        self, cid: int, *, inbound: bool, name: bytes, hash: bytes, headers: bool = True
     ) -> bool: ...
 
 class LeafHandle(LinkHandle):

@@ -165,11 +165,12 @@ cdef struct GatewayTerms:
     bint inbound            # messages come from there, and interest goes there; False: the other way round
     bint headers            # it takes them
     uint8_t[MAPPED_HASH] cluster    # the hash of the other cluster
+    Span name               # of that
 
 cdef struct GatewayConn:
     # A connection to a server of another cluster.
     LinkConn link
-    GatewayTerms terms
+    GatewayTerms terms      # its name is owned
     Sub answers             # counts what goes to mapped replies there; in no account
 
 cdef struct Recent:

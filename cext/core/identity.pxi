@@ -107,6 +107,8 @@ cdef void client_describe(const Client* c, Span account, Span through, bint deta
         if details or server:
             json_put_member(d, b"\"server\":", span(e.server_name.data, <uint32_t>e.server_name.n))
             json_put_member(d, b"\"cluster\":", span(e.cluster_name.data, <uint32_t>e.cluster_name.n))
+            if e.peers != NULL and e.peers.clusters != NULL:
+                e.peers.clusters(e.peers, d)
         if details:
             if c.kind >= KIND_LEAF:
                 json_put_member(d, b"\"kind\":", span_c(b"Leafnode"))

@@ -183,16 +183,17 @@ cdef class GatewayHandle(LinkHandle):
         """As MeshHandle.dial. It closes, too, if the other server is not let in within `patience` ns from then on."""
         return self.dial_as(fd, timeout, KIND_GATEWAY, gateways(), patience)
 
-    def open(self, uint64_t cid, *, bint inbound, bytes cluster not None, bint headers=True):
+    def open(self, uint64_t cid, *, bint inbound, bytes name not None, bytes hash not None, bint headers=True):
         """Lets a connection in. inbound: messages come from there, and it is told of all interest of this cluster; else messages
-        go there. cluster: the six characters by which replies name the other cluster. headers: it takes them. False: it is
-        gone."""
+        go there. name: of the other cluster; hash: the six characters by which replies name that one. headers: it takes them.
+        False: it is gone."""
         cdef GatewayTerms terms
         cdef Conn* c
         cdef bint open
         terms.inbound = inbound
         terms.headers = headers
-        memcpy(terms.cluster, hash_of(cluster), MAPPED_HASH)
+        memcpy(terms.cluster, hash_of(hash), MAPPED_HASH)
+        terms.name = span_of(name)
         with nogil:
             open = self.plane.enter()
             c = self.plane.find_link(cid) if open else NULL

@@ -3,11 +3,20 @@
 
 cdef void gateway_ended(Client* c) noexcept nogil:
     # Protocol.end
-    link_ended(<LinkConn*>c)
+    cdef GatewayConn* g = <GatewayConn*>c
+    link_ended(&g.link)
+    free(<void*>g.terms.name.p)
+    g.terms.name = span(NULL, 0)
 
 
 cdef int gateway_open(Mesh* mesh, GatewayConn* g, const GatewayTerms* terms) noexcept nogil:
+    cdef uint8_t* name = <uint8_t*>malloc(max(terms.name.n, <uint32_t>1))
+    if name == NULL:
+        client_close(&g.link.conn.base, CLOSE_WRITE_ERROR)
+        return -1
+    memcpy(name, terms.name.p, terms.name.n)
     g.terms = terms[0]
+    g.terms.name.p = name
     link_open(mesh, &g.link, &mesh.inbound if terms.inbound else &mesh.outbound)
     if terms.inbound:
         gateway_tell(g)
@@ -168,3 +177,39 @@ cdef int gateway_send(Engine* e, const Target* t, const Msg* m) noexcept nogil:
     draft_add(d, b"HMSG " if header.n else b"RMSG ", 5)
     add_word(d, a.name)
     return message_send(e, c, d, t, &to, header, False)
+
+
+# ---- who is told of other clusters -----------------------------------------------------------------------
+
+cdef inline bint is_behind(const Client* a, const Client* b) noexcept nogil:
+    # Whether the cluster of the first is farther away.
+    return a.rtt > b.rtt or (a.rtt == b.rtt and a.cid > b.cid)
+
+
+cdef GatewayConn* next_nearest(Mesh* mesh, const GatewayConn* last) noexcept nogil:
+    # The nearest cluster behind the last one, NULL: of all.
+    cdef ListNode* at = list_first(&mesh.outbound)
+    cdef GatewayConn* found = NULL
+    cdef GatewayConn* g
+    while at != NULL:
+        g = <GatewayConn*>list_owner(at, &(<LinkConn*>NULL).node)
+        if last == NULL or is_behind(&g.link.conn.base, &last.link.conn.base):
+            if found == NULL or is_behind(&found.link.conn.base, &g.link.conn.base):
+                found = g
+        at = list_next(&mesh.outbound, at)
+    return found
+
+
+cdef void other_clusters(Peers* p, Draft* d) noexcept nogil:
+    # Peers.clusters
+    cdef Mesh* mesh = <Mesh*>p
+    cdef GatewayConn* g = next_nearest(mesh, NULL)
+    if g == NULL:
+        return
+    draft_add(d, b",\"alts\":[", 9)
+    while g != NULL:
+        json_put_text(d, g.terms.name)
+        g = next_nearest(mesh, g)
+        if g != NULL:
+            draft_byte(d, c',')
+    draft_byte(d, c']')

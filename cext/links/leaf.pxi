@@ -30,13 +30,18 @@ cdef int leaf_open(Mesh* mesh, LeafConn* leaf, const LeafTerms* terms) noexcept 
     sublist_each(a.subs, count_for_leaf, leaf)
     leaf_interest(leaf, t.loop, span(NULL, 0), 1)
     for i in range(terms.n_more):
-        if c.perms == NULL or perms_can_tell(c.perms, terms.more[i], span(NULL, 0)):
+        if c.perms == NULL or is_for_answers(terms.more[i]) or perms_can_tell(c.perms, terms.more[i], span(NULL, 0)):
             leaf_interest(leaf, terms.more[i], span(NULL, 0), 1)
     list_push_front(&t.leafs, &leaf.beside)
     link_open(mesh, &leaf.link, &mesh.leafs)
     leaf_tell_all(leaf)
     link_ping(&leaf.link.conn)
     return 0
+
+
+cdef inline bint is_for_answers(Span subject) noexcept nogil:
+    # Of what goes to mapped replies: subjects that no permission has to name.
+    return span_starts(subject, b"_GR_.", 5)
 
 
 cdef bint loop_name(AccountTold* t, Span name) noexcept nogil:

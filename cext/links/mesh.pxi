@@ -44,6 +44,7 @@ cdef int mesh_gate(Mesh* mesh, const uint8_t* cluster, const uint8_t* server, Sp
         return -1
     mesh.gated = True
     mesh.peers.answer = mapped_answer
+    mesh.peers.clusters = other_clusters
     mesh_count(mesh, count_for_gateways)
     return 0
 

@@ -360,6 +360,7 @@ cdef void gateway_tell(GatewayConn* g) noexcept nogil:
     cdef Mesh* mesh = g.link.mesh
     cdef ListWalk all = list_walk(&mesh.engine.accounts)
     cdef Account* a = account_step(&all)
+    cdef AccountTold* t
     while a != NULL:
         if not a.closed and a.told != NULL:
             gateway_tell_some(g, a, <AccountTold*>a.told, True)
@@ -367,19 +368,18 @@ cdef void gateway_tell(GatewayConn* g) noexcept nogil:
     all = list_walk(&mesh.engine.accounts)
     a = account_step(&all)
     while a != NULL:
-        if not a.closed and account_told(mesh, a) != NULL:
-            account_begin(mesh, a)
-            gateway_begin(g, a, <AccountTold*>a.told)
+        t = NULL if a.closed else account_told(mesh, a)
+        if t != NULL and t.begun:
+            gateway_begin(g, a, t)
+        elif t != NULL:
+            account_begin(mesh, a, t)
         a = account_step(&all)
 
 
-cdef void account_begin(Mesh* mesh, Account* a) noexcept nogil:
-    # Those who are connected know of the account's interest from now on, or from its first on.
-    cdef AccountTold* t = <AccountTold*>a.told
+cdef void account_begin(Mesh* mesh, const Account* a, AccountTold* t) noexcept nogil:
+    # All who are connected hear of the account's interest from now on, and who comes later then.
     cdef ListNode* at = list_first(&mesh.inbound)
     cdef GatewayConn* g
-    if t.begun:
-        return
     t.begun = True
     while at != NULL:
         g = <GatewayConn*>list_owner(at, &(<LinkConn*>NULL).node)
@@ -404,7 +404,7 @@ cdef void gateways_interest(Mesh* mesh, Account* a, Sub* s, int delta) noexcept 
     if told.n == 0 or (delta > 0 and told.n == <uint64_t>delta):
         at = list_first(&mesh.inbound)
         if not t.begun:
-            account_begin(mesh, a)
+            account_begin(mesh, a, t)
             if told.queue.n == 0:
                 at = NULL
         while at != NULL:

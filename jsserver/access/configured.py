@@ -109,7 +109,8 @@ def _table(mappings: Sequence[Mapping]) -> MappingTable:
 
 
 def _shared_by(options: Options) -> Coming:
-    alone = not options.cluster.port or not options.system
+    linked = options.cluster.port or options.gateway.port
+    alone = not linked or not options.system
     alone = alone or (options.jetstream.enabled and not only_votes(options))
     elsewhere = {} if alone else options.jetstream_accounts  # whose JetStream is on other servers
     shares = any(account.imports or account.exports for account in options.accounts)

@@ -149,6 +149,9 @@ def validate_gateway(options: Options) -> None:
     if not block.port:
         name = quote(block.name)
         raise ConfigError(f"gateway {name} has no port specified (select -1 for random port)")
+    if options.leafnodes.port and not options.system_account:
+        what = "leaf nodes and gateways (both being defined) require a system account to also be"
+        raise ConfigError(f"{what} configured")
     for number, remote in enumerate(block.gateways):
         if not remote.name:
             raise ConfigError(f"gateway in the list {number} has no name")

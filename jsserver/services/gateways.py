@@ -181,7 +181,13 @@ class GatewayService:
         self._handle.resume(link)
 
     def open_link(self, link: int, *, inbound: bool, cluster: str, headers: bool) -> None:
-        self._handle.open(link, inbound=inbound, cluster=gateway_hash(cluster), headers=headers)
+        self._handle.open(
+            link,
+            inbound=inbound,
+            name=cluster.encode(),
+            hash=gateway_hash(cluster),
+            headers=headers,
+        )
 
     def cut(self, link: int, reason: GatewayReason, error: str = "") -> None:
         code = CLOSE_CODES[reason.value]

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from jsserver.process.logs import Logger
 
 LOOP = "$LDS."
+ANSWERS = b"_GR_.>"
+"""Answers to requests of other clusters, which this server passes on."""
 SHAKE = 30 * SECOND
 """How long a hub may take in all, whatever its parts may."""
 API_LEVEL = 4
@@ -316,6 +318,8 @@ class LeafService:
         more = [source.encode() for source in self._sources(account)]
         if self._options.jetstream.domain and self.has_jetstream(account):
             more += [(prefix + subject).encode() for subject in DOMAIN_SUBJECTS]
+        if self._options.gateway.port:
+            more.append(ANSWERS)
         self._handle.open(
             link,
             self._accounts[account],

@@ -32,15 +32,16 @@ class Supercluster:
             assert cluster.members
 
     def add(
-        self, name: str, kind: str, port: int, block: str, rest: str = "", **options: Any
+        self, name: str, kind: str, gate: int, block: str, rest: str = "", **options: Any
     ) -> Server:
-        """Starts one server more of a cluster. `block`: what stands in its `gateway`."""
+        """Starts one server more of a cluster. `gate`: the port for other clusters; `block`: what
+        stands in its `gateway`; `rest`: beside it."""
         cluster = self.clusters.setdefault(name, Cluster(self.servers, name))
         config = f"""
             {rest}
             gateway {{
                 name: {name}
-                listen: "127.0.0.1:{port}"
+                listen: "127.0.0.1:{gate}"
                 {block}
             }}
         """
