@@ -61,10 +61,9 @@ class LeafVarz(Wire):
 
 
 class RemoteGatewayVarz(Wire):
-    """Another cluster of the configuration, and where its servers are; timeouts in seconds."""
+    """Another cluster of the configuration, and where its servers are."""
 
     name: str
-    tls_timeout: float = 0
     urls: list[str] = msgspec.field(default_factory=list)
 
 
@@ -361,7 +360,6 @@ def _gateway(server: Server) -> GatewayVarz:
         gateways=[
             RemoteGatewayVarz(
                 name=remote.name,
-                tls_timeout=1,
                 urls=remotes[remote.name].urls
                 if remote.name in remotes
                 else [host_port(url.host, url.port) for url in remote.urls],
