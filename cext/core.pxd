@@ -308,8 +308,7 @@ cdef struct Peers:
     void (*interest)(Peers* p, Account* a, Sub* s, int delta) noexcept nogil
     # An account is about to be freed.
     void (*forget)(Peers* p, Account* a) noexcept nogil
-    # A message to a mapped reply, which goes to its server alone, or is that server's: how many took it; -1: it is routed as any
-    # other. NULL: there are no gateways.
+    # A message to a mapped reply goes to its server: how many took it; -1: it is routed as any other. NULL: no gateways.
     int (*answer)(Peers* p, Client* src, const Msg* m) noexcept nogil
     # Adds a member `alts` in JSON with the names of the other clusters, the nearest first, if there are any. NULL: likewise.
     void (*clusters)(Peers* p, Draft* d) noexcept nogil

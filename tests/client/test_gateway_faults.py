@@ -11,7 +11,7 @@ from tests.client.aio import asynchronous, connected, until
 from tests.client.elsewhere import use_jetstream
 from tests.client.gateways import Supercluster
 from tests.client.mesh import Cluster, Heard, clients_of, meet, page
-from tests.client.test_route_faults import CHECK_EVERY, World
+from tests.client.test_route_faults import CHECK_EVERY, Proxy, World
 from tests.seeds import seed_of
 from tests.servers import ServerFailed, Servers, free_port
 
@@ -85,6 +85,28 @@ async def test_a_cluster_that_comes_back(servers: Servers, kinds: str) -> None:
                 await meet([client, other])
                 assert heard.counts("news") == [1]
             await asyncio.to_thread(there.restart, kill=bool(n))
+
+
+@pytest.mark.parametrize("kinds", ["po", "op", "oo"])
+@asynchronous
+async def test_connections_that_are_cut_come_back(servers: Servers, kinds: str) -> None:
+    """After each cut interest is what it was, and what went while it lasted is gone afterwards."""
+    joined = Supercluster(servers)
+    port = free_port()
+    async with Proxy(port).listening() as proxy:
+        joined.add("B", kinds[1], port, f'advertise: "127.0.0.1:{proxy.port}"')
+        of_b = f'gateways: [{{ name: B, url: "nats://127.0.0.1:{proxy.port}" }}]'
+        joined.add("A", kinds[0], free_port(), of_b)
+        async with clients_of(joined.members) as members:
+            world = World(members)
+            random = Random(f"{kinds}{seed_of('ROUTES_SEED')}")
+            for _ in range(3):
+                for _ in range(10):
+                    await world.step(random)
+                proxy.cut()
+                for _ in range(3):
+                    await world.step(random)
+                await world.check()
 
 
 @asynchronous
