@@ -19,10 +19,12 @@ from jsserver.cext.links cimport (
     mesh_gate, mesh_new, mesh_pin, mesh_route, route_open, route_restrict, route_tell, routes,
 )
 from jsserver.cext.store cimport (
-    committer_ballast, committer_free, committer_has_room, committer_new, committer_run, committer_stop,
+    JournalReport, committer_ballast, committer_free, committer_has_room, committer_journal, committer_new, committer_run,
+    committer_stop,
 )
 from jsserver.cext.stream cimport FOREVER, BatchRoom, EnvBox, StreamFace, StreamPlace
 
+import os
 from collections import namedtuple
 
 #: Bytes that an account's streams hold.

@@ -91,6 +91,15 @@ cdef struct StoreFigures:
     uint64_t nodes          # of the index
     uint64_t index          # bytes of the index
 
+cdef struct JournalReport:
+    # What was brought into the files.
+    uint64_t frames         # rounds
+    uint64_t files
+    uint64_t bytes
+    uint64_t uses[2]        # of the two segments; 0: there was none
+    bint damaged            # some of it could not be read
+    bint outdated           # nats-server has started on the directory since: nothing of it was brought into the files
+
 cdef struct Wait:
     # A reader that waits for a message's bytes. Embedded in its owner.
     Task* task
@@ -345,6 +354,10 @@ cdef void committer_let(Committer* c) noexcept nogil
 # A file whose room is given up (the file goes) when the disk is full: what is written then still gets through, and
 # EV_DISK_FULL asks for the file to be made again. Until committer_has_room says so nothing more is appended: ST_FULL.
 cdef int committer_ballast(Committer* c, Span path) noexcept nogil                   # 0 | -1 too long
+# Before any store is opened: a round that touches more than `above` files goes through a journal in the directory `root`,
+# which all stores are below, in two segments of that size each; 0: no round does. What one is left of a crash is brought into
+# its files first. 0 | -errno: it is left as it is, and no store may be opened.
+cdef int committer_journal(Committer* c, Span root, uint64_t size, uint32_t above, JournalReport* report) noexcept nogil
 cdef void committer_has_room(Committer* c) noexcept nogil                            # with the lock held
 # WITHOUT the lock, after ST_WAIT: until it may be worth asking again, a millisecond at most.
 cdef void committer_pause(Committer* c) noexcept nogil

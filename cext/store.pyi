@@ -10,6 +10,14 @@ def lock_directory(path: str | os.PathLike[str]) -> int:
     BlockingIOError: another process holds it. OSError: it cannot be made.
     """
 
+def journal_drain(
+    path: str | os.PathLike[str], look: bool = False
+) -> tuple[int, int, int, bool, bool]:
+    """Brings what the journal in a store directory holds into the files, and removes the journal:
+    how many rounds, files and bytes that were, whether some of it was damaged, and whether it was
+    outdated: nats-server has started on the directory since, so nothing of it was brought into the
+    files. OSError: it is left as it is. look: only says what there is."""
+
 def block_rows(key: bytes, data: ReadableBuffer) -> bytes:
     """The records of a block's plain bytes, and its places that are none, in order, 40 bytes each:
     offset u64, sequence with its two bits u64, time i64, size u32, header's size u32, subject's

@@ -2,6 +2,10 @@
 
 cdef int64_t SLIM_WAIT = 10000000000    # ns
 
+cdef enum:
+    JOURNAL_SIZE = 67108864     # bytes of each of its two segments
+    JOURNAL_ABOVE = 4           # a round of more files than this goes through it
+
 
 cdef class DataPlane(PlaneView):
     """The data plane of one server: accounts, connections, and the threads that serve them.
@@ -239,29 +243,45 @@ cdef class DataPlane(PlaneView):
     # ---- JetStream
 
     def open_store(self, *, int64_t sync_interval, bytes domain, int64_t max_memory, int64_t max_storage,
-                   int64_t max_payload, bytes ballast=b"", object files=None):
+                   int64_t max_payload, bytes ballast=b"", bytes directory=b"",
+                   object files=None):
         """Makes the commit machinery. sync_interval in ns, 0: acks follow the sync. Limits in bytes, -1: none.
 
         ballast: a file that is removed when the disk is full, so that what frees room can still be written. Nothing is
-        stored from then on until has_room() says that there is one again. files: by what files of streams are reached,
-        EncryptedFiles of the cipher layer; None: as they are.
+        stored from then on until has_room() says that there is one again.
+
+        directory: below which all streams are; its journal makes rounds of many files durable. What a crash left in the
+        journal is brought into the files first, as journal_drain() does, with its answer. OSError: it could not be; nothing
+        is changed.
+
+        files: by what files of streams are reached, EncryptedFiles of the cipher layer, and then no round goes through the
+        journal, which is in clear; None: as they are.
         """
-        cdef Span path = span_of(ballast)
+        cdef Span path = span_of(ballast), root = span_of(directory)
+        cdef JournalReport report
+        cdef int rc = 0
         cdef Committer* made
         cdef FileOps* ops = files_of(None if files is None else files.files())
         cdef bint open
         self.must_be_open()
         if self.committer != NULL:
             raise RuntimeError("the store is open")
-        if ops != NULL:
-            self.env.files = ops
-        self.files = files
         made = committer_new(self.env, sync_interval, SLIM_WAIT, self.m.net.reactors[0].wake)
         if made == NULL:
             raise MemoryError
         if committer_ballast(made, path) < 0:
             committer_free(made)
             raise ValueError("the path of the ballast is too long")
+        memset(&report, 0, sizeof(report))
+        if root.n:
+            with nogil:
+                rc = committer_journal(made, root, JOURNAL_SIZE if ops == NULL else 0, JOURNAL_ABOVE, &report)
+        if rc < 0:
+            committer_free(made)
+            raise OSError(-rc, "the journal cannot be brought into the files: " + os.strerror(-rc), os.fsdecode(directory))
+        if ops != NULL:
+            self.env.files = ops        # what the journal holds is in clear
+        self.files = files
         self.domain = domain
         with nogil:
             open = self.enter()
@@ -274,6 +294,7 @@ cdef class DataPlane(PlaneView):
         if not open:
             committer_free(made)
         self.check(open)
+        return report.frames, report.files, report.bytes, report.damaged, report.outdated
 
     def limit_batches(self, *, int64_t per_stream, int64_t total, int64_t size, int64_t timeout):
         """How many batches may be open, the messages of an atomic one, and after how many ns without a message one ends.

@@ -81,7 +81,7 @@ cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t 
         p = r.scratch + (start - first)
         memcpy(p, b.data + start, end - start)
         memcpy(p + (end - start), mark, MARKER)
-    if small and end > start and r.n_pieces <= SYNC_EACH and c.sync_interval <= 0:
+    if small and end > start and not r.journal and c.sync_interval <= 0:
         rc = direct_write(c, b, r.scratch, first, start, end + MARKER)
         if rc != -EINVAL:
             return <int>rc

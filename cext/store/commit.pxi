@@ -23,6 +23,7 @@ cdef Committer* committer_new(Env* env, int64_t sync_interval, int64_t slim_wait
     c.writing.synced_at = env_clock(env)
     c.queue.synced_wall = env.system.wall(env.system.ctx) - sync_interval     # a killed server may have left as much
     mutex_init(&c.q)
+    journal_init(c)
     cond_init(&c.wake)
     cond_init(&c.idle)
     cond_init(&c.chores)
@@ -42,6 +43,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
     cond_free(&c.idle)
     cond_free(&c.chores)
     cond_free(&c.fetch)
+    journal_free(c)
     mutex_free(&c.q)
     free(c)
 
@@ -161,6 +163,7 @@ cdef bint round_blocks(Round* r, Part* p, uint64_t last) noexcept nogil:
         r.pieces[r.n_pieces].sealed = is_sealed(b)
         r.pieces[r.n_pieces].wrote = False
         r.pieces[r.n_pieces].synced = False
+        r.pieces[r.n_pieces].noted = False
         r.n_pieces += 1
         p.n += 1
         b = b.queue.next_out

@@ -39,6 +39,7 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
     cdef Block* b = op.block
     cdef uint64_t off = op.off, size = op.size
     cdef uint8_t* p
+    cdef char path[4300]
     cdef bint made = False, opened = b.writing.fd < 0
     cdef Parsed r
     invariant(op.kind == OP_ERASE and b != NULL and b.store == s, "an erasure is of a block of its store")
@@ -59,6 +60,12 @@ cdef void block_erase(Store* s, const Op* op) noexcept nogil:
         if not s.stopped:               # store_close sees to it
             side_queue(s.com, b)
         q_unlock(s.com)
+        return
+    block_path(s, b, ".blk", path, sizeof(path))
+    if journal_forget_file(s.com, path, &b.writing.jot) < 0:    # it would bring the record back
+        free(p)
+        if opened:
+            block_fd_close(b)
         return
     # Its tombstone may stand in a later block. Then only the marker that closed this one says that a torn erasure is not
     # a torn group, of which nothing takes anything away. Without it the record stays, until the block is compacted or goes.

@@ -4,6 +4,21 @@ import fcntl
 import os
 
 
+def journal_drain(path, bint look=False) -> tuple:
+    """Brings what the journal in a store directory holds into the files, and removes the journal: how many rounds, files and
+    bytes that were, whether some of it was damaged, and whether it was outdated: nats-server has started on the directory
+    since, so nothing of it was brought into the files. OSError: it is left as it is. look: only says what there is."""
+    cdef bytes root = os.fsencode(path)
+    cdef const char* text = root
+    cdef JournalReport report
+    cdef int rc
+    with nogil:
+        rc = journal_empty(posix_files(), text, look, &report)
+    if rc < 0:
+        raise OSError(-rc, os.strerror(-rc), os.fspath(path))
+    return report.frames, report.files, report.bytes, report.damaged, report.outdated
+
+
 def lock_directory(path) -> int:
     """Takes the lock that keeps a second server off a store directory; its descriptor, to be kept open.
 

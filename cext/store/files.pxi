@@ -54,22 +54,35 @@ cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) 
     return <int>min(rc, <int64_t>0)
 
 
+cdef int file_load(FileOps* f, const char* path, uint8_t** out, uint64_t* size) noexcept nogil:
+    # A whole file in memory of its own, to be given back by pages_free; NULL when it is empty. 0 or -errno, then with NULL.
+    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
+    cdef int64_t n, rc
+    out[0] = NULL
+    size[0] = 0
+    if fd < 0:
+        return fd
+    n = f.size(f.ctx, fd)
+    rc = min(n, <int64_t>0)
+    if n > 0:
+        out[0] = <uint8_t*>pages_new(<size_t>n)
+        rc = f.pread(f.ctx, fd, out[0], <size_t>n, 0) if out[0] != NULL else -ENOMEM
+        if rc != n:
+            rc = rc if rc < 0 else -EIO
+            if out[0] != NULL:
+                pages_free(out[0], <size_t>n)
+            out[0] = NULL
+    f.close(f.ctx, fd)
+    size[0] = <uint64_t>n if out[0] != NULL else 0
+    return <int>min(rc, <int64_t>0)
+
+
 cdef uint8_t* file_read(FileOps* f, const char* path, uint64_t* size) noexcept nogil:
-    # A whole file in memory of its own, to be given back by pages_free; NULL when it is empty or cannot be read.
+    # As file_load; NULL when it is empty, too, or cannot be read.
     #
     # Caches are read so: what is checked is what is used, whatever becomes of the file meanwhile.
-    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
-    cdef int64_t n
     cdef uint8_t* p
-    if fd < 0:
-        return NULL
-    n = f.size(f.ctx, fd)
-    p = <uint8_t*>pages_new(<size_t>n) if n > 0 else NULL
-    if p != NULL and f.pread(f.ctx, fd, p, <size_t>n, 0) != n:
-        pages_free(p, <size_t>n)
-        p = NULL
-    f.close(f.ctx, fd)
-    size[0] = <uint64_t>max(n, <int64_t>0)
+    file_load(f, path, &p, size)
     return p
 
 

@@ -129,6 +129,7 @@ cdef void swap_finish(Store* s, Op* op, int err) noexcept nogil:
     block_path(s, op.block, ".blk.tmp", temp, sizeof(temp))
     # The new file may leave out tombstones for files that are gone.
     ok = ok and err == 0 and op.block.queue.state != BLOCK_GONE and unlinks_sync(s)
+    ok = ok and journal_forget_file(s.com, path, &op.block.writing.jot) == 0
     if ok:
         block_fd_close(op.block)
         block_path(s, op.block, ".jsx", side, sizeof(side))

@@ -107,12 +107,16 @@ cdef void store_trimmed(Store* s, bint foreign) noexcept nogil:
 cdef Store* store_open(Env* env, Committer* committer, const StoreConfig* cfg, char* err, size_t err_cap) noexcept nogil:
     cdef Store* s = store_new(env, committer, cfg)
     cdef Opening o
+    cdef int rc
     err[0] = 0
     memset(&o, 0, sizeof(o))
     o.s = s
     o.err = err
     o.err_cap = err_cap
-    if s == NULL or (cfg.storage == STORE_FILE and not store_read(&o, cfg)):
+    rc = journal_sound(committer) if s != NULL and cfg.storage == STORE_FILE and committer != NULL else 0
+    if rc < 0:
+        snprintf(err, err_cap, "the journal cannot be brought into the files: %s", strerror(-rc))
+    if s == NULL or rc < 0 or (cfg.storage == STORE_FILE and not store_read(&o, cfg)):
         if err[0] == 0:
             snprintf(err, err_cap, "no memory for a store")
         if s != NULL:
@@ -254,6 +258,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
         ops_discard(s)
         if remove:
             later_finish(s.com, s, EIO)
+            journal_forget_store(s)
             tree_remove(s.files, s.msgs_dir)
             snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
             tree_remove(s.files, path)
@@ -262,11 +267,14 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
             reserve_path(s, path, sizeof(path))
             s.files.unlink(s.files.ctx, path)
         elif s.queue.done_errno == 0:
+            journal_lock(s.com)
             tail_close(s)
             s.writing.vouched = UINT64_MAX
             later_finish(s.com, s, 0)
             rewrites_finish(s)
+            journal_unlock(s.com)
             checkpoint_write(s)
+            journal_leave(s)
         else:
             store_retreat(s)
         trash_end(s)
@@ -296,7 +304,7 @@ cdef void tail_close(Store* s) noexcept nogil:
     r.pieces = &piece
     if piece_write(s.com, &r, &p, &piece, False) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
         f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.written)
-        f.datasync(f.ctx, b.writing.fd)
+        sync_said(s, f.datasync(f.ctx, b.writing.fd))
     free(r.scratch)
 
 

@@ -387,6 +387,9 @@ cdef int log_restart(Op* op) noexcept nogil:
     cdef char path[4200]
     cdef int fd
     cdef int64_t rc
+    rc = journal_forget_file(log.store.com, log.path, &log.writing.jot)
+    if rc < 0:
+        return <int>rc
     if op.off <= log.writing.base and op.bytes.n == 0:
         return log_shorten(log, end)
     snprintf(path, sizeof(path), "%s.tmp", log.path)

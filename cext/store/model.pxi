@@ -103,8 +103,7 @@ cdef struct Hold:
     uint64_t count
 
 cdef enum BlockState:
-    # Where a block is in its life. Changes under q and the engine lock (BLOCK_GONE: under q): so either is enough to read
-    # whether it has left.
+    # Where a block is in its life. Changes under q and the engine lock (BLOCK_GONE: under q): either is enough to read it.
     BLOCK_OPEN = 0              # the tail, or about to be
     BLOCK_SEALED = 1            # not appended to any more
     BLOCK_LEFT_OPEN = 2         # left the store by a purge, while it was the tail; its files go after the next group
@@ -175,6 +174,7 @@ cdef struct BlockQueue:
 cdef struct BlockWriting:
     # The commit thread's alone; before it knows the block, and after it has ended, of whoever opens or closes the store.
     int fd
+    uint64_t jot                # the last use of a segment of the journal that has bytes of it
     uint64_t written
     uint64_t durable
     uint64_t erasures           # lazy mode: how many wait
@@ -312,8 +312,7 @@ cdef enum ReserveFate:
     RESERVE_FLOOR_LOST = 2      # nor below which no start may go on
 
 cdef struct StoreRecovery:
-    # Whoever opens the store, before any other thread knows it. The flags are read under the engine lock afterwards, when
-    # they are False.
+    # Whoever opens the store, before other threads know it. Later the flags are read under the engine lock: they are False.
     bint replaying
     bint unsettled              # from sidecars: nodes stay until its end
     bint dict_short             # a sidecar asks for more entries than there are
@@ -389,6 +388,7 @@ cdef struct StoreWriting:
     uint64_t syncs              # lazy mode: how many there were
     uint64_t marked             # the newest of which a marker speaks
     uint64_t vouched            # the newest of which a marker on disk speaks
+    uint64_t jot                # the last use of a segment of the journal that has bytes of its files
 
 cdef struct Store:
     # Outside the groups: under the engine lock; what is set when the store is opened may be read by all.
@@ -467,6 +467,8 @@ cdef struct LogQueue:
 cdef struct LogWriting:
     # The commit thread's alone; before it knows the log, and after it has ended, of whoever opens or closes the store.
     int fd                      # -1: to be opened
+    uint64_t jot                # as of a block
+    uint64_t noted              # bytes for this round that the journal has, and the file not yet
     bint wrote                  # in this round, and not synced
     uint64_t base               # the position of the file's first byte
     uint64_t written
@@ -485,6 +487,7 @@ cdef struct Log:
 cdef struct CommitterShared:
     # Atomic.
     uint64_t full               # errno since the ballast was given up
+    uint64_t doubt              # a sync failed: what the journal has may be missing in files that look whole
     uint64_t done_flag          # the list of finished stores is worth a look
 
 cdef struct CommitterQueue:
@@ -494,6 +497,7 @@ cdef struct CommitterQueue:
     bint running                # whoever finds it False without q asks again under it (commit_inline)
     bint inline                 # a thread that is not the commit thread writes
     int64_t due                 # when there is work without being called
+    int64_t follow_at           # when the maintenance thread looks after the journal; INT64_MAX: there is none
     List dirty                  # Stores with something to write
     List done                   # Stores that committer_poll tells
     List unsynced               # lazy mode: Stores
@@ -550,6 +554,7 @@ cdef struct Committer:
     Mutex q
     CommitterQueue queue
     CommitterWriting writing
+    Journal journal
 
 cdef struct Piece:
     # One block's part of a round.
@@ -560,6 +565,7 @@ cdef struct Piece:
     bint open                   # it is of a group that counts as a whole, and goes on in the next block
     bint wrote
     bint synced                 # before the others of the round
+    bint noted                  # all that is written is in the journal's next frame
 
 cdef struct Part:
     # One store's part of a round.
@@ -574,6 +580,7 @@ cdef struct Part:
     bint alone                  # it is synced by itself, with a sync_interval, too: it has batches, or its store always is
     bint begun                  # the marker in front of the first is on disk
     bint sync_dir
+    bint journal                # its files may go through the journal
     Log* first_log              # of the store when the round took it: later ones stand before it
     bint logs                   # some have something to write
     int err
@@ -586,6 +593,7 @@ cdef struct Round:
     uint32_t n_pieces
     uint32_t cap_pieces
     uint8_t* scratch
+    bint journal                # it goes through the journal
     bint wrote
     bint sync                   # lazy mode: however long ago the last one was
     bint synced                 # lazy mode: all that is written

@@ -1,10 +1,13 @@
 # What Cython has no word for: atomics, prefetches and the loops that the compiler should vectorise.
 
-from libc.errno cimport EDQUOT, EINVAL, EIO, EISDIR, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
+from libc.errno cimport (
+    EDQUOT, EEXIST, EINVAL, EIO, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOSPC, ENOTDIR,
+    EPROTONOSUPPORT,
+)
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strerror, strlen
+from libc.string cimport memchr, memcmp, memcpy, memmove, memset, strcmp, strerror, strlen, strncmp
 from posix.fcntl cimport O_CREAT, O_DIRECTORY, O_RDONLY, O_RDWR, O_TRUNC
 from posix.types cimport off_t
 
@@ -14,10 +17,10 @@ from .bytes cimport (
     compare_u64, cond_free, cond_init, elapsed, env_clock, env_held, env_lock, env_unlock, file_fresh, file_new, get_uv,
     has_empty_token, hh64, hh_final, hh_init, hh_update, invariant, is_star, list_drop, list_empty, list_first,
     list_last, list_linked, list_owner, list_pop, list_push_back, list_push_front, list_remove, list_step, list_take,
-    list_walk, low_bit, mutex_free, mutex_init, pages_free, pages_new, place_text, put_uv, s2_chunk, s2_claim, s2_pack,
-    s2_said, s2_store, same_token, sha256, span, strmap_free, strmap_get, strmap_put, subject_is_literal,
-    subject_matches, subjects_overlap, task_cancel, task_post, task_queued, timer_cancel, timer_set, tokens_cut,
-    tokens_of,
+    list_walk, low_bit, mutex_free, mutex_init, pages_free, pages_new, place_text, posix_files, put_uv, s2_chunk,
+    s2_claim, s2_pack, s2_said, s2_store, same_token, sha256, span, strmap_free, strmap_get, strmap_put,
+    subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_queued, timer_cancel, timer_set,
+    tokens_cut, tokens_of,
 )
 
 

@@ -174,6 +174,9 @@ cdef int store_retreat(Store* s) noexcept nogil:
     store_detach(s, False)
     later_finish(s.com, s, EIO)
     ops_discard(s)
+    rc = journal_forget_store(s)
+    if rc < 0:
+        return -rc
     # What a batch had in new blocks goes before its beginning: one that ends in the middle is not taken for whole.
     rc = blocks_undo(s, s.queue.out, &unlinked)
     rc = blocks_undo(s, s.queue.cuts, &unlinked) if rc == 0 else rc

@@ -67,7 +67,7 @@ cdef bint fds_give(Committer* c, Round* r, int64_t rc) noexcept nogil:
         g = p.first_log if p.logs else NULL
         while g != NULL:
             if g.writing.fd >= 0 and g.writing.wrote and c.sync_interval <= 0 and p.err == 0:
-                p.err = -f.datasync(f.ctx, g.writing.fd)
+                p.err = -sync_said(p.s, f.datasync(f.ctx, g.writing.fd))
             g.writing.wrote = False
             log_fd_close(g)
             g = g.queue.next

@@ -2,7 +2,7 @@
 # unlinking, erasing).
 
 cdef enum:
-    SYNC_EACH = 4               # more dirty files than this are synced by one syncfs
+    SYNC_EACH = 4               # more files than this, and no journal: one syncfs
 
 
 cdef int caches_remove(Store* s) noexcept nogil:
@@ -91,7 +91,9 @@ cdef int piece_write(Committer* c, Round* r, Part* p, Piece* piece, bint closing
         return 0
     rc = piece_ready(c, r, p, b, first)
     if rc == 0:
-        rc = group_put(c, r, b, end, first, flags | (MARK_BATCH if s.writing.whole else 0))
+        # What closes a block comes behind the round's frame, and needs no sync.
+        rc = group_put(c, r, b, end, first, flags | (MARK_BATCH if s.writing.whole else 0),
+                       &piece.noted if p.journal and not closing else NULL)
     if rc < 0:
         return rc
     piece.wrote = piece.wrote or end > start or (first > synced and not p.close)
@@ -116,8 +118,12 @@ cdef int piece_ready(Committer* c, Round* r, Part* p, Block* b, uint64_t first) 
     return rc
 
 
-cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t first, uint32_t flags) noexcept nogil:
-    # Writes what the block has staged up to `end`, and there its marker; 0 or -errno.
+cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t first, uint32_t flags,
+                   bint* noted) noexcept nogil:
+    # Writes what the block has staged up to `end`, and there its marker; 0 or -errno. noted: whether the journal has it, too;
+    # NULL: it is not to.
+    cdef uint64_t start = b.writing.written
+    cdef char path[4300]
     cdef uint8_t mark[MARKER]
     cdef int rc
     group_seal(b.store, b, b.writing.written, end, first, flags, mark)
@@ -127,6 +133,10 @@ cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t firs
         rc = group_write(c, r, b, b.writing.written, end, mark)
     if rc == 0:
         b.writing.written = end + MARKER
+    if rc == 0 and noted != NULL:
+        block_path(b.store, b, ".blk", path, sizeof(path))
+        noted[0] = journal_note(c, path, start, b.data + start, end - start, mark, MARKER, &b.writing.jot)
+        b.store.writing.jot = max(b.store.writing.jot, b.writing.jot)
     return rc
 
 
@@ -145,12 +155,12 @@ cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogi
 
 cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
     cdef Store* s = p.s
-    cdef Log* g
     cdef uint32_t i
     cdef int rc
     p.err = <int>s.queue.done_errno
     if p.err:
         return
+    p.journal = r.journal and not part_changes_files(p)
     if not s.writing.caches_gone and not p.close:
         rc = caches_remove(s)
         if may_again(c, r, rc):
@@ -166,12 +176,23 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
             p.err = -batch_announce(c, r, p, &r.pieces[i])
         if p.err == 0:
             p.err = -piece_write(c, r, p, &r.pieces[i], False)
+    if p.journal and p.sync_dir and p.err == 0:
+        p.sync_dir = False          # what the journal has of a file that is not there counts for nothing
+        p.err = -msgs_sync(c, r, s)
+    if p.journal and p.err == 0 and logs_note(c, r, p):
+        return
+    p.journal = False
     if p.alone if c.sync_interval > 0 else logs_follow(p):
         for i in range(p.piece, p.piece + p.n):
             if p.err == 0:
                 p.err = -piece_sync(c, r, p, &r.pieces[i])
+    part_logs(c, r, p)
+
+
+cdef void part_logs(Committer* c, Round* r, Part* p) noexcept nogil:
+    cdef Log* g = p.first_log
+    cdef int rc
     ops_start(c, r, p, True)
-    g = p.first_log
     while g != NULL and p.logs and p.err == 0:
         if g.writing.bytes.n:
             rc = log_write(g, &g.writing.bytes)
@@ -180,6 +201,50 @@ cdef void part_write(Committer* c, Round* r, Part* p) noexcept nogil:
             p.err = -rc
             r.wrote = True
         g = g.queue.next
+
+
+cdef bint part_changes_files(const Part* p) noexcept nogil:
+    # Whether its files are cut or replaced, or what it does needs syncs in between: then each is synced by itself.
+    cdef const Op* op = p.ops
+    while op != NULL:
+        if op.kind == OP_PURGE or op.kind == OP_SWAP or op.kind == OP_COMPRESS or op.kind == OP_LOG or op.kind == OP_CUT:
+            return True
+        op = op.next
+    return False
+
+
+cdef bint log_note(Committer* c, Log* g, const Bytes* b) noexcept nogil:
+    # What is to be written to a log, behind what was noted before.
+    cdef bint ok = journal_note(c, g.path, g.writing.written + g.writing.noted, b.data, b.n, NULL, 0, &g.writing.jot)
+    g.writing.noted += b.n
+    g.store.writing.jot = max(g.store.writing.jot, g.writing.jot)
+    return ok
+
+
+cdef bint logs_note(Committer* c, Round* r, Part* p) noexcept nogil:
+    # Puts all that is for its logs into the journal. They are written when that is synced: a log may say what became of messages
+    # in the blocks, which have to be on disk before. False: they go their own way.
+    cdef Log* g = p.first_log if p.logs else NULL
+    cdef const Op* op = p.ops
+    cdef uint64_t start = c.journal.n
+    cdef bint ok = True
+    cdef uint32_t i
+    while g != NULL:
+        g.writing.noted = 0
+        g = g.queue.next
+    for i in range(p.piece, p.piece + p.n):
+        ok = ok and (r.pieces[i].noted or r.pieces[i].synced or not r.pieces[i].wrote)
+    while op != NULL and ok:
+        ok = op.kind != OP_APPEND or log_note(c, op.log, &op.bytes)
+        op = op.next
+    g = p.first_log if p.logs else NULL
+    while g != NULL and ok:
+        ok = g.writing.bytes.n == 0 or log_note(c, g, &g.writing.bytes)
+        g = g.queue.next
+    if not ok:
+        c.journal.n = start
+    r.wrote = r.wrote or (ok and p.logs)
+    return ok
 
 
 cdef bint logs_follow(const Part* p) noexcept nogil:
@@ -222,9 +287,15 @@ cdef int op_start(Store* s, Op* op) noexcept nogil:
 cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
     # Everything on disk, or the reason why not in each part's err.
     cdef uint32_t i
+    cdef uint64_t noted
     cdef Part* p
+    journal_lock(c)
+    r.journal = round_journal(c, r)
     for i in range(r.n_parts):
+        noted = c.journal.n
         part_write(c, r, &r.parts[i])
+        if r.parts[i].err:
+            c.journal.n = min(c.journal.n, noted)       # nothing of what is refused
     if c.sync_interval > 0:
         lazy_round(c, r, now)
     else:
@@ -240,41 +311,84 @@ cdef void round_write(Committer* c, Round* r, int64_t now) noexcept nogil:
     if r.unsynced != NULL:
         lazy_end(c, r)
     spare_take(c)
+    journal_unlock(c)
+
+
+cdef bint round_journal(Committer* c, Round* r) noexcept nogil:
+    # Whether it touches so many files that one append to the journal is quicker than their syncs.
+    cdef uint64_t n = 0, size = c.journal.n + FRAME_HEAD
+    cdef uint32_t i
+    cdef Log* g
+    if c.journal.state == JOURNAL_OFF or c.sync_interval > 0:
+        return False
+    invariant(c.journal.n <= FRAME_HEAD, "what a round puts into the journal it appends, or takes back")
+    if st_load(&c.shared.doubt):
+        journal_clear(c)
+    for i in range(r.n_pieces):
+        if r.pieces[i].due:
+            n += 1
+            size += ENTRY_HEAD * 2 + JOURNAL_PATH // 8 + r.pieces[i].end + MARKER - r.pieces[i].b.writing.written
+    for i in range(r.n_parts):
+        g = r.parts[i].first_log if r.parts[i].logs else NULL
+        while g != NULL:
+            n += g.writing.bytes.n > 0
+            size += g.writing.bytes.n + ENTRY_HEAD + JOURNAL_PATH // 8
+            g = g.queue.next
+    return n > c.journal.above and journal_ready(c, min(size, <uint64_t>FRAME_MAX))
 
 
 cdef void round_sync(Committer* c, Round* r) noexcept nogil:
-    # Few files: each in turn. Many: one call for the file system.
-    cdef uint32_t n = 0, i, k
-    cdef int fd = -1, rc
+    # By one append to the journal, and each file that the journal does not have in turn. Without a journal many files are synced
+    # by one call for the file system.
+    cdef bint noted = r.journal and journal_commit(c)
+    cdef int fd = -1
+    cdef uint32_t i, k
     cdef Part* p
+    cdef Piece* piece
     cdef Log* g
     cdef FileOps* f = c.env.files
     if not r.wrote:
         return
-    for i in range(r.n_parts):
-        p = &r.parts[i]
-        for k in range(p.piece, p.piece + p.n):
-            if r.pieces[k].wrote and not r.pieces[k].synced:
-                n += 1
-                fd = r.pieces[k].b.writing.fd
-        n += p.logs
-    if n > SYNC_EACH and fd >= 0:
-        rc = -f.sync_all(f.ctx, fd)
-        for i in range(r.n_parts):
-            if r.parts[i].err == 0:
-                r.parts[i].err = rc
+    if not r.journal and round_unsynced(r, &fd) > SYNC_EACH and fd >= 0:
+        round_syncfs(r, fd)
         return
     for i in range(r.n_parts):
         p = &r.parts[i]
         f = p.s.files
         for k in range(p.piece, p.piece + p.n):
-            if r.pieces[k].wrote and not r.pieces[k].synced and p.err == 0:
-                p.err = -f.datasync(f.ctx, r.pieces[k].b.writing.fd)
+            piece = &r.pieces[k]
+            if piece.wrote and not piece.synced and not (noted and piece.noted) and p.err == 0:
+                p.err = -sync_said(p.s, f.datasync(f.ctx, piece.b.writing.fd))
+        if p.journal and p.err == 0:
+            part_logs(c, r, p)
         g = p.first_log if p.logs else NULL
         while g != NULL and p.err == 0:
-            if g.writing.wrote:
-                p.err = -f.datasync(f.ctx, g.writing.fd)
+            if g.writing.wrote and not (noted and p.journal):
+                p.err = -sync_said(p.s, f.datasync(f.ctx, g.writing.fd))
             g = g.queue.next
+
+
+cdef uint32_t round_unsynced(const Round* r, int* fd) noexcept nogil:
+    # How many files are to be synced, and the descriptor of one.
+    cdef const Part* p
+    cdef uint32_t n = 0, i, k
+    for i in range(r.n_parts):
+        p = &r.parts[i]
+        for k in range(p.piece, p.piece + p.n):
+            if r.pieces[k].wrote and not r.pieces[k].synced:
+                n += 1
+                fd[0] = r.pieces[k].b.writing.fd
+        n += p.logs
+    return n
+
+
+cdef void round_syncfs(Round* r, int fd) noexcept nogil:
+    cdef FileOps* f = r.parts[0].s.files
+    cdef int rc = f.sync_all(f.ctx, fd)
+    cdef uint32_t i
+    for i in range(r.n_parts):
+        if r.parts[i].err == 0:
+            r.parts[i].err = -sync_said(r.parts[i].s, rc)
 
 
 # ---- after the sync -----------------------------------------------------------------------------------------------------
@@ -382,7 +496,7 @@ cdef int batch_announce(Committer* c, Round* r, Part* p, Piece* piece) noexcept 
         return 0
     p.begun = True
     rc = piece_ready(c, r, p, b, op.first)
-    rc = group_put(c, r, b, op.off, op.first, MARK_BATCH) if rc == 0 else rc
+    rc = group_put(c, r, b, op.off, op.first, MARK_BATCH, NULL) if rc == 0 else rc
     rc = sync_said(p.s, p.s.files.datasync(p.s.files.ctx, b.writing.fd)) if rc == 0 else rc
     if rc == 0 and p.sync_dir:
         p.sync_dir = False

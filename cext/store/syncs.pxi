@@ -11,7 +11,11 @@ cdef int sync_said(Store* s, int rc) noexcept nogil:
     # What a sync of files with messages said, by whichever thread; without q. In lazy mode one that failed may have lost what
     # was written since the last one of all, and no later one of the same files says so again. So none counts (syncs_count) until
     # the commit thread has told all stores that it concerns: it syncs at once.
+    #
+    # Where the journal has what was written, a later sync says nothing of it either.
     cdef Committer* c = s.com
+    if rc < 0:
+        st_store(&c.shared.doubt, 1)
     if rc < 0 and c.sync_interval > 0:
         q_lock(c)
         c.queue.failed = -rc

@@ -15,7 +15,7 @@ cdef void* keeper_main(void* arg) noexcept nogil:
     q_lock(c)
     while not c.queue.stopping or not list_empty(&c.queue.zeros):
         if list_empty(&c.queue.zeros) and list_empty(&c.queue.trash) and list_empty(&c.queue.sides) and not c.queue.chore:
-            due = rest_due(c)
+            due = min(rest_due(c), c.queue.follow_at)
             if due > env_clock(c.env):
                 q_wait(c, &c.chores, due)
                 continue
@@ -34,7 +34,7 @@ cdef void keeper_turn(Committer* c) noexcept nogil:
     # Everything that is due, without a thread.
     q_lock(c)
     while (not list_empty(&c.queue.zeros) or not list_empty(&c.queue.trash) or not list_empty(&c.queue.sides) or c.queue.chore
-           or rest_due(c) <= env_clock(c.env)):
+           or min(rest_due(c), c.queue.follow_at) <= env_clock(c.env)):
         keeper_some(c)
     q_unlock(c)
 
@@ -43,6 +43,11 @@ cdef void keeper_some(Committer* c) noexcept nogil:
     # With q held, which is let go meanwhile: the most urgent thing.
     if not list_empty(&c.queue.zeros):
         keeper_zero(c)
+    elif c.queue.follow_at <= env_clock(c.env):
+        c.queue.follow_at = INT64_MAX
+        q_unlock(c)
+        journal_follow(c)
+        q_lock(c)
     elif not list_empty(&c.queue.trash):
         trash_go(c)
     elif not list_empty(&c.queue.sides):
@@ -152,7 +157,7 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
             break
         at += <uint64_t>rc
     if fd >= 0:
-        f.datasync(f.ctx, fd)
+        sync_said(s, f.datasync(f.ctx, fd))
         f.close(f.ctx, fd)
     free(zeros)
     q_lock(c)

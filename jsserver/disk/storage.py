@@ -7,7 +7,14 @@ import os
 from jsserver import API_LEVEL, TYPE_CHECKING
 from jsserver.config.options import AUTOMATIC, AssetLimits, Options
 from jsserver.disk.ballast import Ballast
-from jsserver.disk.storedir import WITHIN, StoreDir, free, is_within_store, memory_of_machine
+from jsserver.disk.storedir import (
+    WITHIN,
+    StoreDir,
+    StoreDirError,
+    free,
+    is_within_store,
+    memory_of_machine,
+)
 from jsserver.process.logs import Logger
 from jsserver.text.goformat import byte_size
 
@@ -54,15 +61,28 @@ class Storage:
             log.warn(f"No room for a ballast in {self.directory.path}: {e.strerror}")
         self.max_memory, self.max_store = limits_of(options, self.directory.path)
         self.keys = keys_of(options)
-        plane.open_store(
-            sync_interval=js.sync_interval or 0,
-            domain=js.domain.encode(),
-            max_memory=self.max_memory,
-            max_storage=self.max_store,
-            max_payload=options.max_payload,
-            ballast=os.fsencode(self.ballast.path),
-            files=self.keys.files() if self.keys is not None else None,
-        )
+        try:
+            rounds, files, size, damaged, outdated = plane.open_store(
+                sync_interval=js.sync_interval or 0,
+                domain=js.domain.encode(),
+                max_memory=self.max_memory,
+                max_storage=self.max_store,
+                max_payload=options.max_payload,
+                ballast=os.fsencode(self.ballast.path),
+                directory=os.fsencode(self.directory.path),
+                files=self.keys.files() if self.keys is not None else None,
+            )
+        except OSError as e:
+            raise StoreDirError(f"{self.directory.path}: {e.strerror}") from e
+        if outdated:
+            log.warn(
+                f"Left {rounds} rounds of the journal in {self.directory.path} out: nats-server"
+                " has started on the directory since they were written"
+            )
+        elif rounds:
+            log.info(f"Brought the journal into {files} files: {rounds} rounds, {size} bytes")
+        if damaged:
+            log.warn(f"A part of the journal in {self.directory.path} could not be read")
 
     def limit(self, max_memory: int, max_store: int) -> None:
         """How many bytes the streams of all accounts may hold from now on."""
@@ -104,7 +124,8 @@ class Storage:
         """The names of the folders of accounts that there are."""
         try:
             with os.scandir(self.directory.path) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir())
+                names = (entry.name for entry in entries if entry.is_dir())
+                return sorted(name for name in names if not name.startswith(".jsserver"))
         except OSError:
             return []
 

@@ -7,11 +7,11 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jsserver.cext.bytes import hh64
-from jsserver.cext.store import lock_directory
+from jsserver.cext.store import journal_drain, lock_directory
 from jsserver.instances.metafiles import MetaFiles
 
 from . import dumping, places, repair, seals, shows, usage
@@ -39,10 +39,34 @@ def _layout(options: argparse.Namespace) -> tuple[Layout, list[Place]]:
     return found, chosen
 
 
-def _warn_of_server(root: Path) -> None:
+def _warn(root: Path) -> None:
+    """Of what makes whole files look damaged."""
     if user := places.server_on(root):
         text = f"{user} runs on this directory: what it writes meanwhile may look damaged"
         sys.stderr.write(f"jsserver store: warning: {text}\n")
+    elif text := _undrained(root):
+        sys.stderr.write(f"jsserver store: warning: {text}\n")
+
+
+def _undrained(root: Path) -> str:
+    """That the journal holds what a power cut may have kept from the files; "": it does not."""
+    rounds, _, _, _, outdated = journal_drain(root, look=True)
+    text = f"the journal holds {rounds} rounds that files may lack: `jsserver store drain` first"
+    return text if rounds and not outdated else ""
+
+
+@contextlib.contextmanager
+def _alone(root: Path, changes: bool = True) -> Iterator[None]:
+    """No server runs on the directory meanwhile; Refused."""
+    if user := places.server_on(root):
+        raise Refused(f"{user} runs on this directory: stop it first")
+    with contextlib.ExitStack() as held:
+        if changes:
+            try:
+                held.callback(os.close, lock_directory(root))
+            except BlockingIOError as error:
+                raise Refused(str(error.strerror)) from None
+        yield
 
 
 def _bytes_of(chosen: list[Place]) -> int:
@@ -62,7 +86,7 @@ def _bytes_of(chosen: list[Place]) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     layout, chosen = _layout(options)
-    _warn_of_server(layout.root)
+    _warn(layout.root)
     outside = Findings()
     if not options.account and not options.stream:
         for path, what in layout.foreign:
@@ -176,7 +200,7 @@ def _marks(told: dict[str, object]) -> str:
 
 def _du(options: argparse.Namespace) -> int:
     layout, chosen = _layout(options)
-    _warn_of_server(layout.root)
+    _warn(layout.root)
     used = [usage.of_stream(place) for place in chosen]
     if options.json:
         told = {"directory": str(layout.root), "streams": [one.as_dict() for one in used]}
@@ -209,7 +233,7 @@ def _dump(options: argparse.Namespace) -> int:
     if len(chosen) != 1:
         accounts = ", ".join(place.account for place in chosen)
         raise Refused(f"name the account with --account; the stream is in {accounts}")
-    _warn_of_server(layout.root)
+    _warn(layout.root)
     first, last = options.first, options.last
     wanted = dumping.Wanted(first, last, options.subject, options.limit)
     faults = dumping.dump(chosen[0], wanted, _form(options), sys.stdout)
@@ -227,14 +251,9 @@ def _form(options: argparse.Namespace) -> dumping.Form:
 
 def _repair(options: argparse.Namespace) -> int:
     layout, chosen = _layout(options)
-    if user := places.server_on(layout.root):
-        raise Refused(f"{user} runs on this directory: stop it first")
-    with contextlib.ExitStack() as held:
-        if options.yes:
-            try:
-                held.callback(os.close, lock_directory(layout.root))
-            except BlockingIOError as error:
-                raise Refused(str(error.strerror)) from None
+    with _alone(layout.root, options.yes):
+        if text := _undrained(layout.root):
+            raise Refused(text)
         files = MetaFiles(hh64)
         plans = [repair.plan(place, files) for place in chosen]
         kept = [str(repair.carry_out(one)) for one in plans if one.steps and options.yes]
@@ -254,6 +273,31 @@ def _repair(options: argparse.Namespace) -> int:
             sys.stdout.write("nothing was changed: --yes does it\n")
     left = any(one.left for one in plans)
     return FOUND if left or (not options.yes and any(one.steps for one in plans)) else SOUND
+
+
+# ---- drain ---------------------------------------------------------------------------------------
+
+
+def _drain(options: argparse.Namespace) -> int:
+    root = places.layout(options.directory).root
+    with _alone(root):
+        rounds, files, size, damaged, outdated = journal_drain(root)
+    if options.json:
+        told = {"rounds": rounds, "files": files, "bytes": size}
+        told |= {"damaged": damaged, "outdated": outdated}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+    elif not rounds and not damaged:
+        sys.stdout.write("nothing to do\n")
+    else:
+        sys.stdout.write(f"{rounds} rounds: {size} bytes are in {files} files\n")
+    if not damaged and not outdated:
+        return SOUND
+    text = "a part of the journal cannot be read"
+    if outdated:
+        text = "nats-server has started here since the journal was written: it is left out"
+    kept = root / ".jsserver.journal"
+    sys.stderr.write(f"jsserver store: {text}; its bytes are kept in {kept}\n")
+    return FOUND
 
 
 # ---- the command line ----------------------------------------------------------------------------
@@ -277,6 +321,8 @@ def _parser() -> argparse.ArgumentParser:
     does.add_argument("--yes", action="store_true", help="do it")
     does.add_argument("--dry-run", action="store_true", help="only say what (the default)")
     _command(commands, "du", _du, "say what takes the room")
+    text = "bring what the journal holds into the files, and remove the journal"
+    _command(commands, "drain", _drain, text, chooses=False)
     dump = _command(commands, "dump", _dump, "show the messages of a stream")
     dump.add_argument("--from", dest="first", type=_sequence, default=0, metavar="SEQ")
     dump.add_argument("--to", dest="last", type=_sequence, default=LAST_SEQUENCE, metavar="SEQ")
@@ -293,17 +339,21 @@ def _command(
     name: str,
     run: Command,
     what: str,
+    chooses: bool = True,
 ) -> argparse.ArgumentParser:
+    """chooses: among the streams."""
     made = commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
     made.add_argument("directory", metavar="DIR", help="the store_dir of a server")
+    made.add_argument("--json", action="store_true", help="as JSON, for programs")
+    made.set_defaults(run=run)
+    if not chooses:
+        return made
     made.add_argument("--account", default="", metavar="A", help="of this account alone")
     is_dump = name == "dump"
     text = "the stream" if is_dump else "this stream alone"
     made.add_argument("--stream", default="", metavar="S", help=text, required=is_dump)
-    made.add_argument("--json", action="store_true", help="as JSON, for programs")
     text = "the server's encryption key is all that this file holds"
     made.add_argument("--key-file", default="", metavar="FILE", help=text)
-    made.set_defaults(run=run)
     return made
 
 

@@ -11,6 +11,7 @@ Call = Literal["write", "sync", "open", "truncate", "rename", "unlink", "mkdir",
 
 class SimDisk:
     def __init__(self, seed: int, loose: bool = False, ignores_syncs: bool = False) -> None: ...
+    redone: int
     def attach(
         self,
         box: EnvBox,
@@ -19,6 +20,7 @@ class SimDisk:
         secret: bytes = b"",
         before: bytes = b"",
         cipher: int = 1,
+        journal: int = 0,
     ) -> None: ...
     def detach(self, box: EnvBox) -> None: ...
     def commit(self, box: EnvBox) -> None: ...

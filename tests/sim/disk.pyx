@@ -11,12 +11,13 @@ from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
     Bytes, Cond, Env, FileOps, Mutex, Span, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
-    pages_free, pages_new, pthread_mutex_unlock, span_of, task_run,
+    pages_free, pages_new, pthread_mutex_unlock, span, span_of, task_run,
 )
 from jsserver.cext.cipher cimport CIPHER_CHACHA, CipherKind, Encrypted, encrypted_files, encrypted_free, encrypted_new
 from jsserver.cext.store cimport (
-    ST_DAMAGED, ST_NOT_FOUND, ST_OK, Committer, Log, Record, Store, StoreState, commit_inline, committer_free, committer_new,
-    committer_poll, committer_run, committer_stop, keeper_turn, log_append, log_cut_head, log_cut_tail, log_end, log_open,
+    ST_DAMAGED, ST_NOT_FOUND, ST_OK, Committer, JournalReport, Log, Record, Store, StoreState, commit_inline, committer_free,
+    committer_journal, committer_new, committer_poll, committer_run, committer_stop, keeper_turn, log_append, log_cut_head,
+    log_cut_tail, log_end, log_open,
     store_durable_seq, store_durable_ticket, store_next_warm, store_state, store_ticket,
 )
 from jsserver.cext.stream cimport EnvBox, StreamFace

@@ -19,6 +19,8 @@ class Kind:
     published: bool = False
     """Atomic and fast batches come as publishers send them."""
     sizes: tuple[int, ...] = (0, 5, 60, 300, 300, 2000, 9000)
+    journal: tuple[int, ...] = ()
+    """Bytes that a segment of the journal may have, which each round goes through."""
     turnover: bool = False
     """Many messages come and go, so that blocks are sealed and subjects leave and come back."""
     compress: bool = False
@@ -36,6 +38,7 @@ class Keys(NamedTuple):
 
 
 MIDDLING = (60, 2000, 9000, 9000)
+SEGMENTS = (40_000, 400_000, 400_000, 4_000_000)
 LARGE = (0, 5, 60, 300, 300, 2000, 9000, 40_000)
 KINDS = {
     "synced": Kind(),
@@ -66,4 +69,12 @@ KINDS = {
     ),
     "turnover, lazy": Kind(sync_interval=2 * SECOND, turnover=True, sizes=MIDDLING),
     "turnover, threads": Kind(threads=True, turnover=True, sizes=MIDDLING),
+    "journal": Kind(journal=SEGMENTS, memory=0.1),
+    "journal, threads": Kind(journal=SEGMENTS, threads=True, sizes=LARGE),
+    "journal, batches": Kind(journal=SEGMENTS, batches=True, threads=True, sizes=LARGE),
+    "journal, encrypted": Kind(journal=SEGMENTS, threads=True, rotates=True, sizes=LARGE),
+    "journal, turnover": Kind(journal=SEGMENTS, turnover=True, sizes=MIDDLING),
+    "journal, turnover, threads": Kind(
+        journal=SEGMENTS, threads=True, turnover=True, sizes=MIDDLING
+    ),
 }

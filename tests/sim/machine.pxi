@@ -24,6 +24,8 @@ cdef class SimDisk:
     cdef Encrypted* encrypted
     cdef System system
     cdef Thread reactor
+    cdef readonly uint64_t redone
+    """Frames of journals that starts brought into their files."""
 
     def __cinit__(self, uint64_t seed, bint loose=False, bint ignores_syncs=False):
         cdef FileOps* f = &self.files
@@ -94,22 +96,32 @@ cdef class SimDisk:
     # ---- an environment on it ----
 
     def attach(self, EnvBox box, int64_t sync_interval=0, bint threads=False, bytes secret=b"", bytes before=b"",
-               CipherKind cipher=CIPHER_CHACHA) -> None:
+               CipherKind cipher=CIPHER_CHACHA, int64_t journal=0) -> None:
         """This environment's files, clocks and commits are simulated from now on. threads: it has a commit thread, a
         maintenance thread, one that fetches, and a reactor. secret: what is on the disk is encrypted with it, or yet with
-        the secret `before`."""
+        the secret `before`. journal: bytes of a segment of one that each round goes through, if there is no secret. OSError:
+        what the journal has cannot be brought into the files; the environment has no commits."""
         cdef Thread thread
+        cdef JournalReport report
+        cdef int rc = 0
         self.d.env = box.env
         self.d.synced_at = box.env.mono
         box.env.files = &self.files
         box.env.system = &self.system
-        if secret:
-            self.encrypted = encrypted_new(&self.files, &self.system, cipher, span_of(secret), span_of(before))
-            box.env.files = encrypted_files(self.encrypted)
         box.committer = committer_new(box.env, sync_interval, 0, 0 if threads else -1)
         if box.committer == NULL:
             raise MemoryError
         self.d.committer = box.committer
+        if journal:
+            rc = committer_journal(box.committer, span(NULL, 0), <uint64_t>journal if not secret else 0, 0, &report)
+            self.redone += report.frames
+        if rc < 0:
+            committer_free(box.committer)
+            box.committer = self.d.committer = NULL
+            raise OSError(-rc, "the journal")
+        if secret:
+            self.encrypted = encrypted_new(&self.files, &self.system, cipher, span_of(secret), span_of(before))
+            box.env.files = encrypted_files(self.encrypted)
         if threads:
             self.d.rung = False
             self.d.leaving = False
@@ -119,6 +131,8 @@ cdef class SimDisk:
 
     def detach(self, EnvBox box) -> None:
         """After all its streams are closed."""
+        if box.committer == NULL:
+            return
         if self.d.n_turns:
             committer_stop(box.committer)
             sim_join(&self.d, COMMITS)

@@ -74,6 +74,8 @@ FOUND_AGAIN = [
     ("threads", 1691),  # a floor passed over what the start before had removed behind a rollup
     ("lazy threads", 465),  # likewise
     ("turnover, threads", 59),  # the marker of a start named less than what stood before it
+    ("journal, threads", 30054),  # a segment that could not be opened passed for an empty one
+    ("journal, turnover, threads", 74000014),  # what closes a block was in the other segment
 ]
 
 

@@ -74,7 +74,10 @@ class World:
             self.keys = Keys(secret, self.keys.secret, self.rng.choice([CHACHA, AES]))
             self.log.append("new keys")
         self.converted = False
-        self.disk.attach(self.env, self.kind.sync_interval, self.kind.threads, *self.keys)
+        journal = self.rng.choice(self.kind.journal) if self.kind.journal else 0
+        self.disk.attach(
+            self.env, self.kind.sync_interval, self.kind.threads, *self.keys, journal=journal
+        )
 
     def name_key(self, directory: bytes) -> None:
         """A stream is made, or was opened with a key: without one of its own it may be in clear."""
@@ -98,6 +101,8 @@ class World:
 
     def start(self, why: str) -> None:
         self.now += self.rng.choice([0, MS, SECOND])
+        if self.kind.journal:
+            self.begin_to_boot(cuts=True)
         self.boot()
         self.open()
         for sim in self.streams:
@@ -106,6 +111,22 @@ class World:
             sim.snap("start")
             sim.synced = sim.snaps[0].ticket
             sim.acked = min(sim.acked, sim.snaps[0].last)
+
+    def begin_to_boot(self, cuts: bool) -> None:
+        """Now and then a start ends while it brings the journal into the files: by a kill, or with
+        cuts by one of the power, also behind a clean stop."""
+        while self.rng.random() < 0.3:
+            self.log.append("broken off in the journal")
+            self.disk.cut_after(self.rng.choice([0, 1, 3, 10]))
+            with suppress(OSError):
+                self.boot()
+            self.disk.stop()
+            self.disk.detach(self.env)
+            if cuts:
+                self.disk.cut(again=True)
+                self.sound = False
+            else:
+                self.disk.kill()
 
     def open(self, killed: bool = False) -> None:
         """Every stream; where they are synced together, a cut may come before they are served."""
@@ -208,6 +229,8 @@ class World:
         self.disk.kill()
         self.update = None
         self.now += self.rng.choice([0, MS, SECOND])
+        if self.kind.journal:
+            self.begin_to_boot(cuts=False)
         self.boot()
         self.open(killed=True)
         for sim in self.streams:

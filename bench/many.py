@@ -1,0 +1,122 @@
+"""Publishes to many streams at once: acks a second, and what they cost the server.
+
+One client keeps so many messages in flight, to each stream in turn; each ack is waited for.
+jsserver syncs before it acks, nats-server every two minutes, and with `always` before each ack.
+With `--writer` another process writes to the same file system all the while.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.servers import OWN_NAME, PEER_NAME, Server, machine
+from jsserver.bench.wire import Connection, new_inbox, publish_frame
+
+STREAMS = (1, 10, 100, 1000)
+IN_FLIGHT = 500
+SIZE = 128
+BLOCK = 1 << 20
+WRITTEN = 1 << 30
+FORK = multiprocessing.get_context("fork")
+
+
+def writes(folder: str) -> None:
+    """Writes without an end, and without a sync."""
+    path = os.path.join(folder, "stranger")
+    block = os.urandom(BLOCK)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+    while True:
+        for at in range(0, WRITTEN, BLOCK):
+            os.pwrite(descriptor, block, at)
+            time.sleep(0.005)
+
+
+@contextmanager
+def beside_a_writer(folder: str, wanted: bool) -> Iterator[None]:
+    writer = FORK.Process(target=writes, args=(folder,), daemon=True) if wanted else None
+    if writer is not None:
+        writer.start()
+    try:
+        yield
+    finally:
+        if writer is not None:
+            writer.kill()
+            writer.join()
+
+
+def publish(server: Server, streams: int, seconds: float) -> tuple[float, float]:
+    """Acks a second, and microseconds of the server's processor time for each."""
+    connection = Connection(server.url)
+    for n in range(streams):
+        config = {"name": f"S{n:04}", "subjects": [f"s.{n:04}"]}
+        connection.api(f"STREAM.CREATE.S{n:04}", config)
+    inbox = new_inbox()
+    connection.send(f"SUB {inbox} 77\r\n".encode())
+    mark = f"MSG {inbox} ".encode()
+    frames = [publish_frame(f"s.{n:04}", b"x" * SIZE, inbox) for n in range(streams)]
+    size = len(frames[0])
+    many = max(1, -(-2 * IN_FLIGHT // streams))
+    buffer = memoryview(b"".join(frames * many))
+    turn = streams * size
+    at = acked = counted = 0
+    tail = b""
+    cpu = begin = 0.0
+    sock = connection.socket
+    owed = IN_FLIGHT
+    started = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if not begin and now - started > 1.0:
+            begin, cpu, counted = now, server.cpu_seconds(), acked
+        elif begin and now - begin > seconds:
+            break
+        sock.sendall(buffer[at : at + owed * size])
+        at = (at + owed * size) % turn
+        data = tail + sock.recv(1 << 18)
+        if b"-ERR" in data or b'"error"' in data:
+            raise RuntimeError(data[:400])
+        end = data.rfind(b"\r\n") + 2 if b"\r\n" in data else 0
+        tail = data[end:]
+        owed = data.count(mark, 0, end)
+        acked += owed
+    took = time.monotonic() - begin
+    used = server.cpu_seconds() - cpu
+    connection.close()
+    return (acked - counted) / took, used / (acked - counted) * 1e6
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--streams", type=int, nargs="*", default=STREAMS)
+    parser.add_argument("--writer", action="store_true")
+    parser.add_argument("--always", action="store_true", help="nats-server's always, too")
+    options = parser.parse_args()
+    servers = [(OWN_NAME, ""), (PEER_NAME, "")]
+    if options.always:
+        servers.append((PEER_NAME, "sync_interval: always"))
+    print(machine())
+    for streams in options.streams:
+        for _ in range(options.rounds):
+            for name, config in servers:
+                with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+                    server = Server(name, Path(folder), config)
+                    server.start()
+                    try:
+                        with beside_a_writer(folder, options.writer):
+                            rate, cost = publish(server, streams, options.seconds)
+                    finally:
+                        server.kill()
+                line = {"server": name, "config": config, "streams": streams}
+                print(json.dumps({**line, "acks/s": round(rate), "us": round(cost, 2)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
