@@ -228,9 +228,10 @@ cdef int redo_finish(Encrypted* e, const char* dir, const char* name) noexcept n
     cdef char key[PATH_ROOM]
     cdef int n = <int>(strlen(name) - strlen(b".key.redo"))
     cdef int rc
-    snprintf(redo, sizeof(redo), "%s/%s", dir, name)
-    snprintf(block, sizeof(block), "%s/%.*s.blk", dir, n, name)
-    snprintf(key, sizeof(key), "%s/%.*s.key", dir, n, name)
+    if (snprintf(redo, sizeof(redo), "%s/%s", dir, name) >= <int>sizeof(redo)
+            or snprintf(block, sizeof(block), "%s/%.*s.blk", dir, n, name) >= <int>sizeof(block)
+            or snprintf(key, sizeof(key), "%s/%.*s.key", dir, n, name) >= <int>sizeof(key)):
+        return -ENAMETOOLONG
     snprintf(copy, sizeof(copy), "%s.new", block)
     rc = f.rename(f.ctx, copy, block)
     if rc == 0 or rc == -ENOENT:

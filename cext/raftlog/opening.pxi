@@ -223,8 +223,10 @@ cdef int raft_begin(RaftLog* log, const RaftConfig* cfg, RaftFound* found, RaftS
     cdef uint64_t last
     cdef bint aside, bad
     cdef int rc = log_fit(log, found, at, &aside)
+    if rc < 0:
+        return rc
     mine.fresh = found.fresh
-    while rc == 0:
+    while True:
         mine.lost = found.lost
         log.raft = raft_new(&mine, at, env.mono)
         if log.raft == NULL:

@@ -70,6 +70,7 @@ cdef void block_opened(Block* b, const Opened* o) noexcept nogil:
 cdef Opened block_closed(Block* b) noexcept nogil:
     # With the engine lock held: they are read there no more, and it is the caller's to free.
     cdef Opened o
+    memset(&o, 0, sizeof(o))
     o.p = b.data
     o.size = b.data_cap
     o.decoded = b.bytes == BYTES_DECODED
