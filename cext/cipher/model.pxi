@@ -19,7 +19,7 @@ cdef enum FileForm:
 
 cdef enum:
     STATES_IDLE = 64            # files that are not open, and whose state is kept
-    CRYPT_PIECE = 1 << 18       # bytes that are encrypted at once
+    CRYPT_PIECE = 1 << 16       # bytes that are encrypted at once
     SECTOR = 512
     ZEROS_LEAST = 64            # so many zeros in a row are none that a keystream made
     PATH_ROOM = 4400            # of a path with all that is put behind it

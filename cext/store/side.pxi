@@ -29,12 +29,19 @@ cdef struct SideHead:
     uint32_t tombs
     uint32_t ghosts             # messages that had left, but for their bytes
 
+cdef enum:
+    SIDE_WINDOW = 98304         # bytes: below what malloc maps, and more than of any record has to be looked at
+
 cdef struct Side:
     # A sidecar in the making.
     Store* s
     Block* b
-    uint8_t* p
+    uint8_t* p                  # the block's bytes; NULL: they are read by `window`
     uint64_t size
+    uint8_t* window             # of an encrypted file, so that no memory is filled with all of it: n bytes from `start` on
+    uint64_t start
+    uint64_t n
+    int fd
     SideHead head
     uint32_t* off
     Bytes tombs
@@ -61,6 +68,30 @@ cdef int side_word(Side* w, uint32_t id, Span subject) noexcept nogil:
     return 0
 
 
+cdef const uint8_t* side_part(Side* w, uint64_t at, uint64_t need) noexcept nogil:
+    # The block's bytes from `at` on, of which so many may be looked at. NULL: they cannot be read.
+    cdef FileOps* f = w.s.files
+    cdef int64_t n
+    if w.window == NULL:
+        return w.p + at
+    if at < w.start or at + need > w.start + w.n:
+        n = f.pread(f.ctx, w.fd, w.window, min(<uint64_t>SIDE_WINDOW, w.size - at), <off_t>at)
+        w.start = at
+        w.n = <uint64_t>max(n, <int64_t>0)
+        if w.n < need:
+            return NULL
+    return w.window + (at - w.start)
+
+
+cdef const uint8_t* side_record(Side* w, uint64_t at) noexcept nogil:
+    # The record there, of which the lengths and the subject, or the whole marker, may be looked at; NULL as side_part.
+    cdef uint64_t left = w.size - at
+    cdef const uint8_t* p = side_part(w, at, REC_MIN)
+    if p == NULL:
+        return NULL
+    return side_part(w, at, min(left, max(<uint64_t>HEAD + st_get16(p + 20) + 4, <uint64_t>MARKER)))
+
+
 cdef int side_walk(Side* w) noexcept nogil:
     # Takes the block's records in file order. The engine may remove messages meanwhile: they are then in or not.
     cdef Parsed r
@@ -69,12 +100,14 @@ cdef int side_walk(Side* w) noexcept nogil:
     cdef uint64_t line[2]
     cdef int64_t i
     cdef uint32_t slot = 0
+    cdef const uint8_t* p
     while at + REC_MIN <= w.size:
-        if not record_parse(w.p + at, w.size - at, &r):
+        p = side_record(w, at)
+        if p == NULL or not record_parse(p, w.size - at, &r):
             return -1
         if r.raw_seq & TOMB:
             if r.seq == 0:
-                extent_of(w.p + at, &r, &w.head.extent)
+                extent_of(p, &r, &w.head.extent)
             else:
                 line[0] = r.seq
                 line[1] = slot
@@ -93,7 +126,11 @@ cdef int side_walk(Side* w) noexcept nogil:
         elif r.size > REC_MIN:
             w.head.ghosts += 1      # its noise may not be on disk yet
         at += r.size
-    return 0 if at == w.size else -1
+    p = side_part(w, w.size - 8, 8) if at == w.size else NULL
+    if p == NULL:
+        return -1
+    w.head.end = st_get64(p)
+    return 0
 
 
 cdef bint later_sync(Committer* c, Store* s, uint64_t closed, uint64_t last) noexcept nogil:
@@ -185,7 +222,6 @@ cdef int side_save(Side* w) noexcept nogil:
     w.head.dict = s.keeping.dict
     w.head.needs = s.keeping.dict_total
     w.head.size = w.size
-    w.head.end = st_get64(w.p + w.size - 8)
     w.head.base = b.base
     w.head.last = b.last
     w.head.group = st_load(&s.writing.group)
@@ -217,6 +253,21 @@ cdef int side_save(Side* w) noexcept nogil:
     return 0 if rc >= 0 else -1
 
 
+cdef bint side_open(Side* w, Opened* o) noexcept nogil:
+    # Whether the block's bytes can be read, from the file w.fd or from o.
+    cdef FileOps* f = w.s.files
+    cdef int64_t size
+    if f.once and not is_compressed(f, w.fd):
+        size = f.size(f.ctx, w.fd)
+        w.size = <uint64_t>max(size, <int64_t>0)
+        w.window = <uint8_t*>malloc(SIDE_WINDOW)
+        return w.window != NULL and w.size >= w.b.used
+    block_open(w.b, o)
+    w.p = o.p
+    w.size = o.size
+    return w.p != NULL
+
+
 cdef bint side_build(Block* b) noexcept nogil:
     # Writes a sealed block's sidecar. Its arrays stay as long as the block is pinned, and only `off` changes. Whether all that
     # the block has is good and on disk, with all that it relies on.
@@ -226,7 +277,6 @@ cdef bint side_build(Block* b) noexcept nogil:
     cdef Opened o
     cdef char path[4300]
     cdef bint settled = False
-    cdef int fd
     if b.damaged or b.n == 0:
         return False
     dict_check(s)
@@ -234,24 +284,21 @@ cdef bint side_build(Block* b) noexcept nogil:
     w.s = s
     w.b = b
     block_path(s, b, ".blk", path, sizeof(path))
-    fd = f.open(f.ctx, path, O_RDONLY, 0)
-    if fd < 0:
+    w.fd = f.open(f.ctx, path, O_RDONLY, 0)
+    if w.fd < 0:
         return False
     memset(&o, 0, sizeof(o))
-    # The marker that closed the block, and where its file ends, are not synced: were they gone, the block would look damaged.
-    if sync_said(s, f.datasync(f.ctx, fd)) == 0:
-        block_open(b, &o)
-    f.close(f.ctx, fd)
-    w.p = o.p
-    w.size = o.size
     w.off = <uint32_t*>calloc(b.n, 4)
-    if w.p != NULL and w.off != NULL:
+    # The marker that closed the block, and where its file ends, are not synced: were they gone, the block would look damaged.
+    if w.off != NULL and sync_said(s, f.datasync(f.ctx, w.fd)) == 0 and side_open(&w, &o):
         settled = side_walk(&w) == 0 and removals_wait(s.com, s)
         if settled and dict_append(s, &w) == 0:
             side_save(&w)
         elif w.n_words:
             dict_drop(s)
     opened_free(f, &o)
+    f.close(f.ctx, w.fd)
+    free(w.window)
     free(w.off)
     bytes_free(&w.tombs)
     bytes_free(&w.words)
