@@ -53,6 +53,10 @@ class Seed:
         """The plain bytes of a whole block. Nothing shows whether they were changed."""
         return crypt_file(self._kind, self._key, self._nonce, 0, block)
 
+    def encrypt(self, plain: bytes) -> bytes:
+        """The bytes of a whole block, of which this seed is the first and only use."""
+        return crypt_file(self._kind, self._key, self._nonce, 0, plain)
+
 
 def _parts(account: str, context: str) -> tuple[bytes, bytes]:
     return account.encode("utf-8", "surrogateescape"), context.encode("utf-8", "surrogateescape")

@@ -16,10 +16,10 @@ from pathlib import Path
 from jsserver.disk.directories import sync_directory
 from jsserver.instances.metafiles import MetaFiles
 
-from . import bits, blocks, caches, check, consumers, mending
+from . import bits, blocks, caches, check, consumers, mending, sealing, seals
 from .blocks import SEQUENCE, TOMB, Block, Kind
 from .messages import Look, Walk, messages_of
-from .places import KEY_FILE, Place, found, names_in
+from .places import Place, found, names_in
 from .removed import ranges, shown
 from .usage import index_of
 
@@ -42,6 +42,7 @@ class Step:
     path: Path
     what: str
     made: bytes | None
+    """Of a block before it is encrypted."""
     lost: list[int] = field(default_factory=list)
 
 
@@ -83,14 +84,36 @@ def plan(place: Place, files: MetaFiles) -> Plan:
     _meta(made, place.folder, place.name, files)
     for name in place.consumers():
         _meta(made, place.folder / "obs" / name, f"{place.name}/{name}", files)
-    if (place.folder / KEY_FILE).exists():
-        made.left.append("encrypted blocks")
+    if seals.is_encrypted(place.folder) and (why := _locked(place)):
+        made.left.append(why)
         return made
     changed = _blocks(made)
     _caches(made, changed)
     _reserve(made)
     _consumers(made)
     return made
+
+
+def _locked(place: Place) -> str:
+    """Why the blocks of an encrypted stream cannot be looked at."""
+    try:
+        seals.of_stream(place)
+    except seals.Locked as error:
+        return f"its blocks: {error}"
+    return ""
+
+
+def _plain(place: Place, path: Path) -> bytes | None:
+    """A cache, as it would be without encryption; None: it is not there. Damaged."""
+    data = found(path)
+    if data is None or not seals.is_encrypted(place.folder):
+        return data
+    try:
+        if path.name == "index.db":
+            return caches.index_opened(data, blocks.key_of(place.name), seals.of_stream(place))
+        return seals.sheet(place, data, path.name)
+    except seals.Locked as error:
+        raise caches.Damaged(str(error)) from None
 
 
 # ---- configurations ------------------------------------------------------------------------------
@@ -142,9 +165,18 @@ def _blocks(made: Plan) -> bool:
     """Steps for blocks; whether one is not what it was when it was written."""
     place = made.place
     folder, _ = place.messages()
-    walk, damage = Walk(place, index_of(place, False)), _Damage()
-    for look in walk.looks(lambda number: blocks.read(place, number)):
-        _look(made, walk, look, damage)
+    encrypted = seals.is_encrypted(place.folder)
+    walk, damage = Walk(place, index_of(place, encrypted)), _Damage()
+    sealed: dict[int, str] = {}
+    for look in walk.looks(lambda number: blocks.read(place, number, encrypted)):
+        if look.block.sealed:
+            sealed[look.block.number] = look.block.fault
+        else:
+            _look(made, walk, look, damage)
+    if sealed and len(sealed) == len(walk.spans) > 1:
+        made.left += [f"{number}.blk: {why}" for number, why in sealed.items()]
+        return False
+    damage.useless |= sealed
     for number, data in damage.mended.items():
         what = "single changed bits are changed back"
         made.steps.append(Step(folder / f"{number}.blk", what, data))
@@ -172,6 +204,9 @@ def _blocks(made: Plan) -> bool:
     for number, why in damage.useless.items():
         what = f"goes to the quarantine: {why}"
         made.steps.append(Step(folder / f"{number}.blk", what, None))
+        if (folder / f"{number}.key").exists():
+            what = "goes to the quarantine with its block"
+            made.steps.append(Step(folder / f"{number}.key", what, None))
     return True
 
 
@@ -253,7 +288,7 @@ def _told(place: Place, walk: Walk) -> _Told:
     spans, out = {span.number: span for span in walk.spans}, _Told()
     listed: list[tuple[int, int, int, bool]] = []
     with contextlib.suppress(caches.Damaged):
-        index = found(folder / "index.db")
+        index = _plain(place, folder / "index.db")
         if index is not None:
             told = caches.index_db(index, blocks.key_of(place.name))
             if max(spans, default=0) > told.end_number:
@@ -265,7 +300,7 @@ def _told(place: Place, walk: Walk) -> _Told:
                 if walk.index is None and there is not None and one.number == told.end_number:
                     whole = there.last >= one.last
                 listed.append((one.number, one.first, one.last, whole or not one.messages))
-        elif (data := found(folder / "checkpoint.jss")) is not None:
+        elif (data := _plain(place, folder / "checkpoint.jss")) is not None:
             known = caches.checkpoint(data, place.name)
             out.last = known.last
             for block in known.blocks.values():
@@ -291,7 +326,7 @@ def _orphans(place: Place, there: set[int]) -> list[tuple[int, int, int, bool]]:
     for name in names_in(folder):
         if name.endswith(".jsx") and name[:-4].isdecimal() and int(name[:-4]) not in there:
             with contextlib.suppress(caches.Damaged):
-                data = found(folder / name) or b""
+                data = _plain(place, folder / name) or b""
                 head = caches.side(data, blocks.key_of(place.name))
                 out.append((head.number, head.first, head.last, False))
     return out
@@ -306,9 +341,10 @@ def _rewrite(made: Plan, damage: _Damage, number: int, ends: list[tuple[int, int
     folder, _ = place.messages()
     data = damage.mended.pop(number, None)
     made.steps = [s for s in made.steps if s.path != folder / f"{number}.blk"]
-    block = (
-        blocks.read(place, number) if data is None else blocks.of_bytes(data, number, place.name)
-    )
+    if data is None:
+        block = blocks.read(place, number, seals.is_encrypted(place.folder))
+    else:
+        block = blocks.of_bytes(data, number, place.name)
     what = "is written anew without its damaged places"
     if number not in damage.holes:
         what = "gets tombstones of what only files that go knew to be gone"
@@ -324,11 +360,11 @@ def _caches(made: Plan, changed: bool) -> None:
     place, key = made.place, blocks.key_of(made.place.name)
     folder, _ = place.messages()
     for name in names_in(folder):
-        data = found(folder / name) if name.endswith((".jsx", ".jss", ".db")) else None
-        if data is None:
+        if not name.endswith((".jsx", ".jss", ".db")):
             continue
         why = "does not fit the blocks as they are then" if changed else ""
         try:
+            data = _plain(place, folder / name) or b""
             _read_cache(name, data, place.name, key)
             if name.endswith(".jsx") and not _fits(place, name, data, key):
                 why = "it is of a block that is gone or was changed"
@@ -337,8 +373,7 @@ def _caches(made: Plan, changed: bool) -> None:
         if why:
             what = f"goes to the quarantine, and is made anew by a server: {why}"
             made.steps.append(Step(folder / name, what, None))
-    words = found(place.folder / "subjects.jsd")
-    if words is not None and not _whole_words(words, key):
+    if not _whole_words(place, place.folder / "subjects.jsd", key):
         what = "goes to the quarantine, and is made anew by a server: damaged"
         made.steps.append(Step(place.folder / "subjects.jsd", what, None))
 
@@ -346,11 +381,14 @@ def _caches(made: Plan, changed: bool) -> None:
 def _fits(place: Place, name: str, data: bytes, key: bytes) -> bool:
     """Whether a whole sidecar is of its block as that is now; beside an index.db none counts."""
     folder, _ = place.messages()
-    head, block = caches.side(data, key), found(folder / f"{name[:-4]}.blk")
+    head = caches.side(data, key)
     if (folder / "index.db").exists():
         return True
-    end = int.from_bytes((block or b"")[-8:], "little")
-    return block is not None and (len(block), end) == (head.size, head.end)
+    try:
+        block = blocks.read(place, int(name[:-4]), seals.is_encrypted(place.folder))
+    except FileNotFoundError:
+        return False
+    return (block.plain_size, int.from_bytes(block.end, "little")) == (head.size, head.end)
 
 
 def _read_cache(name: str, data: bytes, stream: str, key: bytes) -> None:
@@ -381,6 +419,8 @@ def _consumers(made: Plan) -> None:
     """Single changed bits in consumers.log, and in o.dat as the log knows it."""
     place, key = made.place, blocks.key_of(made.place.name)
     path = place.folder / consumers.LOG
+    if seals.is_encrypted(place.folder):
+        return _sealed_consumers(made, path)
     data = found(path)
     if data is None:
         return
@@ -403,9 +443,30 @@ def _consumers(made: Plan) -> None:
                 made.steps.append(Step(state, "one changed bit is changed back", mended))
 
 
-def _whole_words(data: bytes, key: bytes) -> bool:
+def _sealed_consumers(made: Plan, path: Path) -> None:
+    """Of an encrypted stream they are looked at alone."""
+    place = made.place
     try:
-        return caches.dictionary(data, key).end == len(data)
+        data = _plain(place, path) or b""
+        told = consumers.log(data, blocks.key_of(place.name))
+        for at, size in told.bad:
+            made.left.append(f"{consumers.LOG} at {at}, {size} bytes: a server passes over it")
+    except caches.Damaged as error:
+        made.left.append(f"{consumers.LOG}: {error}")
+    for name in place.consumers():
+        state = found(place.folder / "obs" / name / consumers.STATE)
+        try:
+            if state:
+                seals.opened(seals.of_consumer(place, name), state, consumers.STATE)
+        except seals.Locked as error:
+            made.left.append(f"{name}/{consumers.STATE}: {error}")
+
+
+def _whole_words(place: Place, path: Path, key: bytes) -> bool:
+    """Whether there is no dictionary that is damaged."""
+    try:
+        data = _plain(place, path)
+        return data is None or caches.dictionary(data, key).end == len(data)
     except caches.Damaged:
         return False
 
@@ -418,16 +479,18 @@ def carry_out(made: Plan) -> Path:
     place = made.place
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     kept = place.folder / f"{QUARANTINE}{stamp}-{os.getpid()}"
+    encrypted = seals.is_encrypted(place.folder)
+    if encrypted:
+        sealing.finish(place.messages()[0])
     for step in made.steps:
-        data = found(step.path)
-        if data is not None:
-            copy = kept / step.path.relative_to(place.folder)
-            copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(copy, data)
-            sync_directory(copy.parent)
+        _keep(kept, place.folder, step.path)
+        if encrypted and step.path.suffix == ".blk":
+            _keep(kept, place.folder, step.path.with_suffix(".key"))
     sync_directory(place.folder)
     for step in made.steps:
-        if step.made is not None:
+        if step.made is not None and encrypted and step.path.suffix == ".blk":
+            sealing.replace(place, step.path, step.made, _write)
+        elif step.made is not None:
             temporary = step.path.with_name(f"{step.path.name}.tmp")
             _write(temporary, step.made)
             os.rename(temporary, step.path)
@@ -436,6 +499,16 @@ def carry_out(made: Plan) -> Path:
                 os.unlink(step.path)
         sync_directory(step.path.parent)
     return kept
+
+
+def _keep(kept: Path, folder: Path, path: Path) -> None:
+    """Copies a file to the quarantine, if there is one."""
+    data = found(path)
+    if data is not None:
+        copy = kept / path.relative_to(folder)
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(copy, data)
+        sync_directory(copy.parent)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,12 @@ import nats
 import pytest
 from nats.js.api import StorageType, StoreCompression, StreamConfig
 
+from jsserver.cext.bytes import hh64
+from jsserver.disk.directories import sync_directory
+from jsserver.instances.metafiles import MetaFiles
+from jsserver.offline import blocks, repair, sealing
+from jsserver.offline.places import Place, layout
+from jsserver.offline.seals import server_key
 from tests.client import offline
 from tests.client.offline import Made, flip, run, stream_of
 from tests.servers import Servers
@@ -178,10 +185,8 @@ def test_a_block_without_its_key_costs_that_block_alone(copied: Path) -> None:
     assert 0 < PACKED - len(found) < PACKED
 
 
-def test_a_repair_leaves_encrypted_blocks(copied: Path) -> None:
-    code, out, _ = run("repair", copied, *with_key(copied))
-    assert code == 1
-    assert "left as it is: encrypted blocks" in out
+def test_a_repair_of_what_is_sound_does_nothing(copied: Path) -> None:
+    assert run("repair", copied, *with_key(copied)) == (0, "nothing to do\n", "")
 
 
 @pytest.mark.parametrize("how", ["clean", "killed"])
@@ -212,6 +217,7 @@ def test_a_directory_of_this_server_is_read_as_well(
     dumped = {m["seq"]: (m["subject"], base64.b64decode(m["data"])) for m in found}
     assert dumped == served["PACKED"]
     assert run("du", tmp_path, *with_key(tmp_path))[0] == 0
+    assert run("repair", tmp_path, *with_key(tmp_path))[1] == "nothing to do\n"
     code, out, _ = run("check", tmp_path, "--json")
     assert (code, json.loads(out)["findings"][0]["kind"]) == (0, "unseen")
     stream = stream_of(tmp_path)
@@ -221,3 +227,118 @@ def test_a_directory_of_this_server_is_read_as_well(
         code, out, _ = run("check", tmp_path, *with_key(tmp_path))
         assert code == 1 and file in out
         flip(stream / file, 8 * 70)
+
+
+def keyed_place(store: Path, stream: str) -> Place:
+    (place,) = layout(str(store), server_key(str(store / "key"))).chosen("", stream)
+    return place
+
+
+def lose(store: Path, stream: str, number: int) -> int:
+    """Spoils bytes of a message's payload on the disk; its sequence."""
+    place = keyed_place(store, stream)
+    folder, _ = place.messages()
+    block = blocks.read(place, number, True)
+    row = [row for row in block.rows() if row[6] == blocks.Kind.RECORD and row[3] > 60][3]
+    path = folder / f"{number}.blk"
+    data = bytearray(path.read_bytes())
+    at = row[0] + row[3] - 20
+    data[at : at + 6] = os.urandom(6)
+    path.write_bytes(data)
+    return int(row[1] & blocks.SEQUENCE)
+
+
+def files_of(store: Path) -> dict[Path, bytes]:
+    files = [path for path in store.rglob("*") if path.is_file()]
+    return {path: path.read_bytes() for path in files if path.suffix != ".lock"}
+
+
+def numbers_of(store: Path, stream: str) -> list[int]:
+    return sorted(int(path.stem) for path in stream_of(store, stream).glob("msgs/*.blk"))
+
+
+@pytest.mark.parametrize("words", [(), ("--key-file", "wrong")], ids=["no key", "another key"])
+def test_a_repair_without_the_key_changes_nothing(copied: Path, words: tuple[str, ...]) -> None:
+    lose(copied, "S", numbers_of(copied, "S")[0])
+    before = files_of(copied)
+    given = tuple(str(copied / word) if word == "wrong" else word for word in words)
+    code, out, _ = run("repair", copied, "--yes", *given)
+    assert code == 1
+    assert "left as it is: its blocks: " in out
+    assert files_of(copied) == before
+
+
+def test_a_repair_contains_damage_of_encrypted_blocks(
+    servers: Servers, made: Made, copied: Path
+) -> None:
+    """A record costs one message, a damaged key its block; what was there is in the quarantine."""
+    number = numbers_of(copied, "S")[0]
+    gone = lose(copied, "S", number)
+    block = stream_of(copied) / "msgs" / f"{number}.blk"
+    replaced = block.read_bytes(), block.with_suffix(".key").read_bytes()
+    packed = stream_of(copied, "PACKED") / "msgs"
+    key = packed / f"{numbers_of(copied, 'PACKED')[1]}.key"
+    data = bytearray(key.read_bytes())
+    data[30] ^= 0xFF
+    key.write_bytes(data)
+    code, out, error = run("repair", copied, "--yes", *with_key(copied))
+    assert (code, error) == (0, ""), out
+    assert "is written anew without its damaged places" in out
+    assert f"{key.stem}.blk: goes to the quarantine: " in out
+    (kept,) = stream_of(copied).glob("quarantine-*/msgs")
+    assert replaced == ((kept / block.name).read_bytes(), (kept / f"{number}.key").read_bytes())
+    assert not key.exists()
+    code, out, _ = run("check", copied, *with_key(copied))
+    assert code == 0, out
+    again = copied.parent / "again"
+    shutil.copytree(copied, again)
+    assert run("repair", again, "--yes", *with_key(again))[1] == "nothing to do\n"
+    for who, store in (("peer", again), ("ours", copied)):
+        text = f'jetstream {{ store_dir: "{store}", key: "{SECRET}" }}'
+        server = servers.peer(config=text) if who == "peer" else servers.under_test(config=text)
+        served = asyncio.run(offline.contents(server.url))
+        assert made.served["S"].keys() - served["S"].keys() == {gone}, who
+        assert 0 < len(served["PACKED"]) < len(made.served["PACKED"])
+        for name in made.served:
+            assert served[name].items() <= made.served[name].items(), (who, name)
+        server.stop()
+
+
+def test_an_interrupted_repair_of_encrypted_blocks_is_finished_by_the_next(
+    copied: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = lose(copied, "S", numbers_of(copied, "S")[0])
+    real = sync_directory
+    for stop in range(1, 20):
+        store = copied.parent / f"stop{stop}"
+        shutil.copytree(copied, store)
+        calls = iter(range(1, 1000))
+
+        def cut(folder: os.PathLike[str], calls=calls, stop=stop) -> None:
+            if next(calls) == stop:
+                raise KeyboardInterrupt
+            real(folder)
+
+        for module in (repair, sealing):
+            monkeypatch.setattr(module, "sync_directory", cut)
+        place, ended = keyed_place(store, "S"), True
+        try:
+            repair.carry_out(repair.plan(place, MetaFiles(hh64)))
+        except KeyboardInterrupt:
+            ended = False
+        for module in (repair, sealing):
+            monkeypatch.setattr(module, "sync_directory", real)
+        repair.carry_out(repair.plan(place, MetaFiles(hh64)))
+        there = {
+            int(row[1] & blocks.SEQUENCE)
+            for number in numbers_of(store, "S")
+            for row in blocks.read(place, number, True).rows()
+            if row[6] == blocks.Kind.RECORD and not row[1] & blocks.TOMB
+        }
+        assert gone not in there
+        assert len(there) > 20, stop
+        assert repair.plan(place, MetaFiles(hh64)).steps == []
+        if ended:
+            break
+    else:
+        raise AssertionError("it never ended")
