@@ -116,10 +116,6 @@ cdef struct Consumers:
     bint gap                # records were dropped: only the whole state can follow
     bint follows            # some of `lazy` say that messages are gone
     StrMap replayed         # name -> Replayed*
-    U64Map led              # the number of a consumer in a leader's records -> Consumer*
-    # Hears of what the log took. Set while the consumers lead: what they followed is the word of another one.
-    void (*on_records)(void* ctx, Span entry) noexcept nogil
-    void* records_ctx
 
 cdef struct OldWaits:
     # The configuration before a change of waits, while that goes through what is pending.
@@ -217,8 +213,8 @@ cdef struct ConsumerInfo:
     uint8_t pin_id[PIN_SIZE]
 
 cdef enum Role:
-    ROLE_FOLLOWS = 0        # follows the records of a consumer that leads
-    ROLE_BEHIND = 1         # likewise, and the stream or a leader went on meanwhile
+    ROLE_FOLLOWS = 0        # does nothing of itself
+    ROLE_BEHIND = 1         # likewise, and the stream or its group went on meanwhile
     ROLE_LEADS = 2          # delivers and answers
 
 cdef enum:                  # a consumer's timers
@@ -324,7 +320,6 @@ cdef struct Consumer:
     uint64_t known_hash     # of the o.dat that was there on opening: it says nothing newer
     int64_t known_time
     Role role
-    uint32_t leader_id      # in the records that it follows; 0: none came
     Timer timers[TIMERS]
     # where it stands
     uint64_t next           # the first sequence not yet looked at
@@ -385,9 +380,6 @@ cdef int consumer_lead(Consumer* c) noexcept nogil
 # From now on it follows, which every consumer does at first: it delivers and answers nothing, and has neither timers nor
 # subscriptions. Who waits for messages is to ask again.
 cdef void consumer_follow(Consumer* c) noexcept nogil
-# What a leader's log took, for the consumers of the same names here that follow, and their log. It may come late, but in its
-# order. 0 | -1 no memory | -2 damaged: the rest of the entry was left out
-cdef int consumers_apply(Stream* s, Span entry) noexcept nogil
 # An entry in nats-server's form. False: it is none, or damaged
 cdef bint consumer_entry_get(Span entry, ConsumerEntry* e) noexcept nogil
 # Adds the entry to out. 0 | -1 no memory

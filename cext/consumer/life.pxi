@@ -139,9 +139,6 @@ cdef int consumer_lead(Consumer* c) noexcept nogil:
         consumer_unsubscribe(c)
         c.role = ROLE_FOLLOWS
         return -1
-    if c.leader_id or c.shared.on_records != NULL:
-        led_forget(c)
-        log_opened(c)                           # who follows from now on knows it by its number here
     pause_arm(c)
     ack_timer_set(c)
     if not c.push.bound:
@@ -335,7 +332,6 @@ cdef void consumer_close(Consumer* c, bint deleted) noexcept nogil:
     cdef Consumers* k = c.shared
     consumer_rest(c)
     pulls_end(c, deleted)
-    led_forget(c)
     stream_unwatch(c.s, &c.watcher)
     if deleted:
         if c.s.active and c.s.cfg.retention == RETENTION_INTEREST:
@@ -361,7 +357,6 @@ cdef void consumers_free(Stream* s) noexcept nogil:
         if k.replayed.keys[i] != NULL:
             replayed_free(<Replayed*>k.replayed.vals[i])
     strmap_free(&k.replayed)
-    u64map_free(&k.led)
     bytes_free(&k.lazy)
     free(k)
     s.consumers = NULL

@@ -42,11 +42,6 @@ cdef const char* LOG_NOBODY = b"X\x01"          # what a new log begins with: it
 
 # ---- writing -----------------------------------------------------------------------------------------------------
 
-cdef inline void records_taken(Consumers* k, const Bytes* b) noexcept nogil:
-    if k.on_records != NULL:
-        k.on_records(k.records_ctx, span(b.data, <uint32_t>b.n))
-
-
 cdef void consumers_flush(Stream* s) noexcept nogil:
     cdef Consumers* k = <Consumers*>s.consumers
     if k == NULL or k.log == NULL or k.lazy.n == 0:
@@ -58,7 +53,6 @@ cdef void consumers_flush(Stream* s) noexcept nogil:
         log_follows(k.log)
         k.follows = False
     if log_append(k.log, span(k.lazy.data, <uint32_t>k.lazy.n)) == ST_OK:
-        records_taken(k, &k.lazy)
         k.lazy.n = 0
     elif k.lazy.n > LOG_GATHER * 16:
         k.lazy.n = 0                            # the store takes nothing: later the whole state is written
@@ -233,8 +227,6 @@ cdef void log_restart(Consumers* k) noexcept nogil:
         ok = add_text(&b, LOG_NOBODY) == 0
     if ok and log_rewrite(k.log, span(b.data, <uint32_t>b.n)) == ST_OK:
         k.lazy.n = 0                            # the states hold it
-        if k.gap:
-            records_taken(k, &b)                # they stand for what was dropped
         k.gap = False
         k.log_base = b.n
     bytes_free(&b)

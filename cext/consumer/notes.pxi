@@ -17,7 +17,7 @@ cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
     cdef uint32_t i
     if c.role != ROLE_LEADS:
-        c.role = ROLE_BEHIND         # the leader's records say what becomes of it
+        c.role = ROLE_BEHIND         # the group says what becomes of it
         return
     if c.group != NULL and not undelivered(c, seq):
         proposed_gone(c, seq)
@@ -148,7 +148,7 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
 cdef void on_truncated(Watcher* w, uint64_t seq) noexcept nogil:
     cdef Consumer* c = watcher_owner(w)
     if c.role != ROLE_LEADS:
-        c.role = ROLE_BEHIND         # the leader's records say what becomes of it
+        c.role = ROLE_BEHIND         # the group says what becomes of it
         return
     if c.group != NULL:
         count_pending(c)

@@ -41,7 +41,6 @@ SEAMS = {
     "consumer_lead_group": "clusters: a consumer that leads its group",
     "consumer_reset_group": "clusters: a request to reset a consumer of a group",
     "consumer_restore": "clusters: a snapshot of a consumer's group",
-    "consumers_apply": "clusters: records of a leader that a majority has",
     "keeper_turn": "clusters under a simulated clock: a server without threads of its own",
     "log_cut_head": "clusters: a log drops what a snapshot holds",
     "log_cut_tail": "clusters: a log drops what its leader did not commit",
