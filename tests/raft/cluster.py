@@ -1,4 +1,4 @@
-"""A cluster of three nats-servers whose directories are looked at after their end."""
+"""A cluster of three nats-servers, and its groups in the directories that it leaves."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,13 @@ from typing import Any
 import nats
 import nats.errors
 
+from tests.cext.raft import append_entry, write_append_entry
+from tests.cext.raftlog import Directory, Machine
 from tests.peer import find_peer
 
 NAMES = ("N1", "N2", "N3")
+VOTE_REQUEST, APPEND = 1, 2
+REPLIES = {0: b"", 1: b"votes", 2: b"responses", 3: b"catch"}
 DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -97,3 +101,78 @@ class Cluster:
 
 async def ignored(_: Exception) -> None:
     pass
+
+
+class Pump:
+    """Three members of a group, each in the directory of its server; what one says, others hear."""
+
+    def __init__(self, cluster: Cluster, group: bytes) -> None:
+        self.machine = Machine()
+        self.members = {
+            peer_id(name): Directory(
+                self.machine, cluster.groups(name)[group], group, peer_id(name)
+            )
+            for name in NAMES
+        }
+        for name, d in self.members.items():
+            assert not d.found["lost"], (group, name, d.found)
+            self.act(name, d.call("applied", d.found["snapshot"]))
+
+    def call(self, name: bytes, what: str, *args: Any) -> None:
+        self.act(name, self.members[name].call(what, *args))
+
+    def act(self, name: bytes, actions: list[dict[str, Any]]) -> None:
+        for a in actions:
+            match a["act"]:
+                case "send":
+                    self.send(name, a)
+                case "commit":
+                    self.call(name, "applied", a["index"])
+                case "record":
+                    m = append_entry(self.members[name].load(a["index"]) or b"")
+                    assert m is not None
+                    places = (m["leader"], m["term"], m["commit"], m["pterm"], m["pindex"])
+                    body = write_append_entry(*places, m["entries"], a["term"])
+                    self.reply(name, a["to"], b"responses " + name, body)
+                    self.call(name, "sent", a["peer"], a["index"], len(body))
+
+    def send(self, name: bytes, a: dict[str, Any]) -> None:
+        reply = b"%s %s %d" % (REPLIES[a["reply"]], name, a["index"]) if a["reply"] else b""
+        if a["to"]:
+            self.reply(name, a["to"], reply, a["body"])
+            return
+        for other in self.members:
+            if other != name and a["what"] == VOTE_REQUEST:
+                self.call(other, "vote_request", a["body"], reply)
+            elif other != name:
+                self.call(other, "append", a["body"], reply, 0)
+
+    def reply(self, name: bytes, to: bytes, reply: bytes, body: bytes) -> None:
+        kind, other, *number = to.split(b" ")
+        if kind == b"votes":
+            self.call(other, "vote_response", body)
+        elif kind == b"responses":
+            self.call(other, "response", body, reply)
+        else:
+            self.call(other, "append", body, reply, int(number[0]))
+
+    def settle(self) -> None:
+        for _ in range(20):
+            self.machine.write()
+            self.machine.commit()
+            for name in self.members:
+                self.call(name, "look")
+                self.call(name, "turn_end")
+
+    def elect(self) -> bytes:
+        """The member with the longest log leads."""
+        states = {name: d.state() for name, d in self.members.items()}
+        name = max(states, key=lambda n: (states[n]["last_term"], states[n]["last"]))
+        self.call(name, "campaign")
+        self.call(name, "tick", 10**10)
+        self.settle()
+        return name
+
+    def close(self) -> None:
+        for d in self.members.values():
+            d.close()

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.cext.raft import append_entry
 from tests.cext.raftlog import Directory, Machine
 from tests.cext.stream import TestEnv
 from tests.peer import REASON, find_peer
-from tests.raft.cluster import NAMES, Cluster, peer_id
+from tests.raft.cluster import NAMES, Cluster, Pump, peer_id
 from tests.unit.consumer_states import read_state
 from tests.unit.stream_world import INTEREST, LIMITS, SECOND, WORKQUEUE, World
 
@@ -34,6 +35,17 @@ CONSUMERS: dict[str, dict[str, Any]] = {
     "B": {"ack_policy": "explicit", "backoff": [SECOND // 2, SECOND], "max_deliver": 4},
 }
 STEPS = 60
+LED = ("E", "M", "A", "N", "B")
+MESSAGES = 12
+
+
+def params_of(name: str) -> dict[str, Any]:
+    """A consumer of the cluster, as one here."""
+    params = dict(CONSUMERS[name])
+    params.pop("filter_subject", None)
+    if "backoff" in params:
+        params["ack_wait"] = params["backoff"][0]
+    return params
 
 
 def consumers_of(stream: str) -> list[str]:
@@ -172,13 +184,9 @@ def test_entries_of_a_cluster_lead_to_the_states_of_its_followers(cluster: Clust
         entries, terms = agreed(cluster, follower, group)
         place = next((cluster.base / follower).glob(f"jetstream/*/streams/{stream}/obs/{name}"))
         theirs = read_state((place / "o.dat").read_bytes())
-        params: dict[str, Any] = dict(CONSUMERS[name])
-        params.pop("filter_subject", None)
-        if "backoff" in params:
-            params["ack_wait"] = params["backoff"][0]
         stamp = (place / "o.dat").stat().st_mtime_ns
         world = World(TestEnv(now=stamp), retention=STREAMS[stream], active=False)
-        handle = world.consumer(**params)
+        handle = world.consumer(**params_of(name))
         member = Member(handle)
         for entry in entries:
             said = get_entry(entry)
@@ -188,3 +196,79 @@ def test_entries_of_a_cluster_lead_to_the_states_of_its_followers(cluster: Clust
         ours = read_state(handle.encode_state())
         assert ours.near(theirs), (stream, name, terms, ours, theirs)
     assert kinds == {7, 8, 10, 12, 13, 18}
+
+
+def led_here(name: str) -> tuple[list[bytes], Any]:
+    """What a consumer that leads here proposes while it is used, and how it stands at the end."""
+    world = World(TestEnv(now=time.time_ns()))
+    world.fill(MESSAGES)
+    handle = world.consumer(**params_of(name))
+    member = Member(handle)
+    member.lead()
+    entries: list[bytes] = []
+
+    def agreed() -> list[Any]:
+        came = world.env.take()
+        while member.proposed:
+            entries.append(member.proposed.pop(0))
+            assert member.apply(entries[-1]) == 0
+            world.env.run()
+            came += world.env.take()
+        return came
+
+    world.pull(b"5")
+    got = agreed()
+    assert len(got) == 5
+    if name != "N":
+        world.ack(got[0])
+        world.ack(got[2], b"-NAK 2s" if name != "A" else b"")
+        world.ack(got[3], b"+WPI" if name != "A" else b"-NAK")
+        agreed()
+        for _ in range(3):  # what is not acked comes again, or is given up
+            world.env.advance(3 * SECOND)
+            world.pull(b"2")
+            got = agreed()
+        if got:
+            world.ack(got[-1])
+    world.pull(b'{"batch":9,"expires":60000000000}')
+    agreed()
+    return entries, handle.state()
+
+
+def test_nats_servers_stand_as_a_leader_here_proposed(cluster: Cluster) -> None:
+    groups: dict[str, str] = {}
+
+    async def fill(client: Any, _: Any) -> None:
+        for name in LED:
+            said = await api(client, f"CONSUMER.INFO.L.{name}", {})
+            groups[name] = said["cluster"]["raft_group"]
+        while (await api(client, "STREAM.INFO.L", {}))["state"]["messages"] < MESSAGES:
+            await client.request("L.a", b"x", timeout=5)
+
+    cluster.ask(fill)
+    cluster.stop(signal.SIGKILL)
+    wanted = {}
+    for name in LED:
+        entries, wanted[name] = led_here(name)
+        pump = Pump(cluster, groups[name].encode())
+        leader = pump.elect()
+        for entry in entries:
+            pump.call(leader, "propose", pump.members[leader].state()["term"], entry)
+        pump.settle()
+        state = pump.members[leader].state()
+        assert state["commit"] == state["last"]
+        pump.close()
+
+    async def stands(client: Any, _: Any) -> None:
+        for name, ours in wanted.items():
+            said = await api(client, f"CONSUMER.INFO.L.{name}", {})
+            delivered, floor = said["delivered"], said["ack_floor"]
+            assert delivered["consumer_seq"] == ours.delivered_consumer, name
+            assert delivered["stream_seq"] == ours.delivered_stream, name
+            assert floor["consumer_seq"] == ours.floor_consumer, name
+            assert floor["stream_seq"] == ours.floor_stream, name
+            assert said["num_ack_pending"] == ours.num_ack_pending, name
+            assert said["num_redelivered"] == ours.num_redelivered, name
+
+    cluster.start()
+    cluster.ask(stands)
