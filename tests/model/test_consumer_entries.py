@@ -131,3 +131,4 @@ def test_members_make_of_entries_what_nats_server_does(
             said["sent"] = entry[4] * SECOND
         assert member.apply(put_entry(said)) == 0
         assert read_state(handle.encode_state()) == model.state(), entry
+    world.stream.close(False)

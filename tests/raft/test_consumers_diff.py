@@ -195,6 +195,7 @@ def test_entries_of_a_cluster_lead_to_the_states_of_its_followers(cluster: Clust
             assert member.apply(entry) == 0
         ours = read_state(handle.encode_state())
         assert ours.near(theirs), (stream, name, terms, ours, theirs)
+        world.stream.close(False)
     assert kinds == {7, 8, 10, 12, 13, 18}
 
 
@@ -232,7 +233,9 @@ def led_here(name: str) -> tuple[list[bytes], Any]:
             world.ack(got[-1])
     world.pull(b'{"batch":9,"expires":60000000000}')
     agreed()
-    return entries, handle.state()
+    state = handle.state()
+    world.stream.close(False)
+    return entries, state
 
 
 def test_nats_servers_stand_as_a_leader_here_proposed(cluster: Cluster) -> None:
