@@ -96,7 +96,7 @@ class SubjectTransform:
 def s2_decode(data: ReadableBuffer) -> bytes:
     """The plain bytes of one block. ValueError."""
 
-def s2_encode(data: ReadableBuffer) -> bytes:
+def s2_encode(data: ReadableBuffer, level: int = 2) -> bytes:
     """An S2 stream that holds these bytes."""
 
 def s2_encode_block(data: ReadableBuffer) -> bytes:

@@ -7,20 +7,27 @@ cdef extern from "bytes/crc32c.h" nogil:
 cdef enum:
     S2_PIECE = 8 << 20          # what one step of a stream gives, but for its last chunk
 
-S2_ERRORS = {
-    S2_CORRUPT: "a compressed chunk is corrupt",
-    S2_CHECKSUM: "a chunk's checksum does not fit",
-    S2_CHUNK: "a chunk of an unknown kind or impossible size",
-    S2_NO_START: "no S2 or Snappy stream",
-    S2_CUT: "the compressed stream ends early",
-}
+
+cdef const char* s2_why(int64_t rc) noexcept nogil:
+    # An S2Error in words.
+    if rc == S2_CORRUPT:
+        return b"a compressed chunk is corrupt"
+    if rc == S2_CHECKSUM:
+        return b"a chunk's checksum does not fit"
+    if rc == S2_CHUNK:
+        return b"a chunk of an unknown kind or impossible size"
+    if rc == S2_NO_START:
+        return b"no S2 or Snappy stream"
+    if rc == S2_CUT:
+        return b"the compressed stream ends early"
+    return b"no memory"
 
 
 cdef int s2_raise(int64_t rc) except -1:
     if rc == S2_NO_MEMORY:
         raise MemoryError
     if rc < 0:
-        raise ValueError(S2_ERRORS[rc])
+        raise ValueError(s2_why(rc).decode())
     return 0
 
 

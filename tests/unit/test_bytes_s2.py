@@ -232,11 +232,15 @@ PARTS = st.lists(
 )
 
 
-@given(PARTS)
-@settings(max_examples=300, deadline=None)
-def test_what_is_encoded_comes_out_again(parts: list[tuple[bytes, int]]) -> None:
+LEVELS = st.sampled_from([2, 3, 4])
+"""Fast, better and best."""
+
+
+@given(PARTS, LEVELS)
+@settings(max_examples=600, deadline=None)
+def test_what_is_encoded_comes_out_again(parts: list[tuple[bytes, int]], level: int) -> None:
     plain = b"".join(part * times for part, times in parts)
-    code = s2_encode(plain)
+    code = s2_encode(plain, level)
     assert code.startswith(START)
     assert decompress(code, len(plain)) == plain
     assert len(code) <= len(plain) + 18
@@ -246,7 +250,8 @@ def test_what_is_encoded_comes_out_again(parts: list[tuple[bytes, int]]) -> None
     "size", [0, 1, 15, 16, 17, 18, 31, 32, 33, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20]
 )
 @pytest.mark.parametrize("kind", ["zeros", "noise", "cycle"])
-def test_every_size_of_chunk(size: int, kind: str) -> None:
+@pytest.mark.parametrize("level", [1, 2, 3, 4])
+def test_every_size_of_chunk(size: int, kind: str, level: int) -> None:
     noise = random.Random(size).randbytes(70001)
     plain = {
         "zeros": b"\0" * size,
@@ -254,9 +259,9 @@ def test_every_size_of_chunk(size: int, kind: str) -> None:
         "cycle": b"0123456789" * (size // 10 + 1),
     }
     data = plain[kind][:size]
-    code = s2_encode(data)
+    code = s2_encode(data, level)
     assert decompress(code, len(data)) == data
-    if size >= 1 << 20:
+    if level == 2 and size >= 1 << 20:
         assert len(code) < {"zeros": 200, "cycle": 300, "noise": size}[kind]
 
 
@@ -273,7 +278,17 @@ def test_copies_of_every_distance_and_length(back: int, length: int) -> None:
             plain.append(plain[-back])
         plain += rng.randbytes(5)
     plain += rng.randbytes(40)
-    assert decompress(s2_encode(plain), len(plain)) == plain
+    for level in (2, 3, 4):
+        assert decompress(s2_encode(plain, level), len(plain)) == plain
+
+
+def test_higher_levels_need_fewer_bytes() -> None:
+    rng = random.Random(3)
+    order = '{"order":%d,"customer":"c%d","amount":%.2f,"items":["%x"]}\n'
+    numbers = ((i, rng.randrange(1000), rng.random() * 100, rng.randrange(99)) for i in range(1200))
+    plain = "".join(order % each for each in numbers).encode()[: 1 << 16]
+    sizes = [len(s2_encode(plain, level)) for level in (1, 2, 3, 4)]
+    assert sizes[3] < sizes[2] < sizes[1] < len(plain) < sizes[0]
 
 
 @pytest.mark.parametrize("size", [0, 1, 17, 5000, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3_500_000])
