@@ -34,17 +34,18 @@ SECONDS = 120.0
 class Member(Server):
     """A member of a cluster; `dials` is the port of another one."""
 
-    def __init__(self, name: str, folder: Path, dials: int) -> None:
+    def __init__(self, name: str, folder: Path, dials: int, compression: str) -> None:
         super().__init__(name, folder)
         self.cluster_port = free_port()
         self._dials = dials
+        self._compression = compression
 
     def blocks(self) -> str:
         routes = f'"nats://127.0.0.1:{self._dials}"' if self._dials else ""
         return (
             f"server_name: {self.folder.name}\n"
             f'cluster {{ name: bench, listen: "127.0.0.1:{self.cluster_port}"\n'
-            f"routes: [{routes}], no_advertise: true }}"
+            f"routes: [{routes}], no_advertise: true, compression: {self._compression} }}"
         )
 
 
@@ -101,11 +102,11 @@ class Gate:
 
 
 @contextlib.contextmanager
-def cluster(name: str) -> Iterator[tuple[Member, Member, Gate]]:
+def cluster(name: str, given: argparse.Namespace) -> Iterator[tuple[Member, Member, Gate]]:
     gate = Gate()
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-") as folder:
-        first = Member(name, Path(folder) / "first", 0)
-        second = Member(name, Path(folder) / "second", gate.port)
+        first = Member(name, Path(folder) / "first", 0, given.compression)
+        second = Member(name, Path(folder) / "second", gate.port, given.compression)
         try:
             first.start()
             gate.target = first.cluster_port
@@ -153,7 +154,7 @@ def send_all(connection: Connection, messages: int, headers: bytes) -> None:
 
 
 def messages(name: str, scenario: str, given: argparse.Namespace) -> dict[str, Any]:
-    with cluster(name) as (first, second, _):
+    with cluster(name, given) as (first, second, _):
         sends, hears = Connection(first.url), Connection(second.url)
         queue = " workers" if scenario.startswith("queue") else ""
         hears.send(f"SUB bench.x{queue} 1\r\nSUB ready 2\r\n".encode())
@@ -174,7 +175,7 @@ def messages(name: str, scenario: str, given: argparse.Namespace) -> dict[str, A
 
 def connecting(name: str, given: argparse.Namespace) -> dict[str, Any]:
     count = given.subscriptions
-    with cluster(name) as (first, second, gate):
+    with cluster(name, given) as (first, second, gate):
         hears, sends = Connection(first.url), Connection(second.url)
         hears.send(b"SUB ready 0\r\n")
         met(sends, hears, "ready")
@@ -215,6 +216,7 @@ def main() -> int:
     parser.add_argument("--subscriptions", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--server", choices=(OWN_NAME, PEER_NAME), help="one of them alone")
+    parser.add_argument("--compression", default="off", help="of the routes: off, fast, ...")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     names = [given.server] if given.server else [PEER_NAME, OWN_NAME]

@@ -8,6 +8,7 @@ from jsserver.cext.consumer import StreamHandle
 from jsserver.cext.stream import EnvBox
 
 CLOSE_REASONS: dict[int, str]
+COMPRESSION_LEVELS: tuple[str, ...]
 INBOX_CONSUMER_GONE: int
 INBOX_ADVISORY: int
 INBOX_STORE_ERROR: int
@@ -72,6 +73,7 @@ class ConnNumbers(NamedTuple):
     account: int
     chunks: int
     websocket: int
+    compression: int
 
 class SubNumbers(NamedTuple):
     """The numbers of a subscription."""
@@ -240,6 +242,7 @@ class LinkHandle:
 
     def write(self, cid: int, line: bytes) -> bool: ...
     def resume(self, cid: int) -> None: ...
+    def compress(self, cid: int, level: int, thresholds: tuple[int, ...], first: bytes) -> None: ...
 
 class MeshHandle(LinkHandle):
     """The routes of a data plane; DataPlane.mesh() makes it."""

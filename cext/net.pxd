@@ -3,7 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport (
-    KIND_HUB, Bytes, List, ListNode, ListWalk, Span, Task, Timer, TimerHeap, U64Map, list_owner, list_step, span_c,
+    KIND_HUB, Bytes, List, ListNode, ListWalk, S2_BEST, S2Room, Span, Task, Timer, TimerHeap, U64Map, list_owner, list_step,
+    span_c,
 )
 from jsserver.cext.core cimport (
     CLOSE_THROTTLED, Account, Ahead, Chunk, Client, ClientOptions, Engine, PACE_FREE, PACE_STALL, Protocol, Worklist,
@@ -66,6 +67,7 @@ cdef int parse(Parser* ps, const uint8_t* p, size_t n, Op* op) noexcept nogil
 
 cdef struct Conn
 cdef struct Ws
+cdef struct Compression
 cdef struct Terms
 cdef struct Listener
 cdef struct Security
@@ -109,6 +111,7 @@ cdef enum:
     NONCE_MAX = 15          # characters of these in base64
     STALLS_MAX = 5          # in one read, as nats-server's 10 ms
     SCRATCH_SIZE = 131072   # of a reactor, for its transports
+    SPARE_MAX = 262144      # of the buffer that a reactor keeps for its next connection
     COMING_NS_A_TURN = 1000000      # of handshakes; the others wait for the next turn
     PROXY_TIMEOUT_NS = 5000000000   # for a PROXY header
     ASK_CONTROL = 1         # of establishing: a request for frames, or certificates, which c.secured has
@@ -229,6 +232,7 @@ cdef struct Conn:
     const Transport* transport
     void* link              # the transport's own
     Ws* ws                  # frames around its bytes; NULL: none
+    Compression* compression        # of its bytes; NULL: none
     const Terms* terms
     int fd
     int approach            # Approach
@@ -251,82 +255,28 @@ cdef struct Conn:
     int port
     Bytes connect           # the CONNECT options as they came, for the control plane
 
-cdef enum WsState:
-    WS_BELOW = 0            # what comes before frames is under way
-    WS_REQUEST = 1          # the request for frames is being read
-    WS_ASKED = 2            # the control plane decides
-    WS_OPEN = 3
-    WS_REFUSED = 4
+include "net/websocket.pxd"
 
-cdef enum:
-    WS_HEAD_MAX = 14        # bytes of a frame's head
-    WS_CONTROL_MAX = 125    # of a control frame's payload
-    WS_TROUBLE = 96
-
-cdef struct WsTerms:
-    # What was agreed on with one client.
-    bint masked             # its frames must be
-    bint deflate
-    uint32_t frame_max      # payload of a frame to it; 0: as it comes
-    bint whole              # a compressed message is one frame all the same
-
-cdef struct WsFrame:
-    # One that comes.
-    uint8_t[WS_HEAD_MAX] head
-    uint32_t n_head         # bytes of a head that have come
-    bint under_way
-    bint final
-    int opcode
-    bint keyed
-    uint8_t[4] key
-    uint32_t key_at
-    uint64_t rest           # of its payload
-    uint8_t[WS_CONTROL_MAX] control
-    uint32_t n_control
-
-cdef struct WsMessage:
-    # One that comes.
-    bint under_way          # its last frame has not ended
-    bint compressed
-    z_stream* inflating     # NULL: none
-    bint flooded            # it may have more to give
-    bint drained            # its data ended before the message
-    uint32_t trailer        # bytes of what ends its data that were taken
-    uint64_t squeezed       # its bytes that came, and that they were
-    uint64_t inflated
-    int64_t max_payload     # of its data; -1: no limit
-
-cdef struct Ws:
-    # WebSocket (RFC 6455, RFC 7692) over a connection's transport, as a server.
+cdef struct Compression:
+    # S2 around the bytes of a connection, over its transport.
     const Transport* below
-    int state               # WsState
-    int64_t patience        # ns until its request must have come
-    WsTerms terms
     bint below_more         # input.more of what is below
-    # said by the control plane, under the engine lock
-    int verdict             # WS_OPEN, WS_REQUEST: it may ask again, WS_REFUSED; 0: none yet
-    Bytes answer
-    WsTerms agreed
-    Task answered
-    # the request
-    Bytes request
-    size_t n_head           # bytes of its head; 0: not there yet
-    size_t searched
+    int level               # S2Level of what goes out
+    int64_t[S2_BEST] thresholds     # ns of a round trip up to which each level is used, from S2_UNCOMPRESSED on
+    int n_thresholds        # 0: the level stays
+    Task begins
+    Bytes first             # what is written first
     # the way in
-    WsFrame frame
-    WsMessage message
-    Bytes held              # came already, from held_at on
+    bint begun              # the stream's beginning has come
+    Bytes inward            # came, and is not decoded: a chunk whose rest is to come, and what lies behind it
+    Bytes held              # decoded from held_at on, of one chunk at most
     size_t held_at
-    bint ended              # the client has closed
-    char[WS_TROUBLE] trouble        # why it is cut
+    const char* trouble     # why the connection is cut; NULL: nothing is wrong
     # the way out
-    Bytes ahead             # goes out before anything else, from ahead_at on
-    size_t ahead_at
-    Bytes behind            # control frames, for the end of the frame under way
-    uint64_t owed           # of the payload of the frame under way
-    uint64_t offered        # payload that was offered in frames and not taken; it is offered again in the same
-    uint8_t[WS_HEAD_MAX + WS_CONTROL_MAX] farewell      # the close frame, which goes out last
-    size_t n_farewell
+    size_t plain_left       # bytes from before it began, which go as they are
+    Bytes outward           # compressed and not written, from out_at on
+    size_t out_at
+    size_t claimed          # plain bytes that these are
 
 cdef struct ClientConn:
     # A connection that speaks the clients' protocol.
@@ -411,6 +361,8 @@ cdef struct Reactor:
     Conn* ending            # closed, with last words to write; then to be freed
     List again              # Conns that are to be read without an event
     uint8_t* packed         # PACKED_SIZE, what comes to be unpacked; NULL until then
+    S2Room room             # of its encoder
+    Bytes spare             # a buffer that no connection has at the moment
     z_stream* inflater      # one that is not in use; NULL: none
     isal_zstream* deflater  # with what it works in behind it; NULL until the first use
     Bytes deflated
@@ -460,6 +412,9 @@ cdef ssize_t plain_write(Conn* c, const iovec* iov, int n) noexcept nogil
 cdef void plain_shutdown(Conn* c) noexcept nogil
 # The reactor's scratch; NULL: no memory.
 cdef uint8_t* reactor_scratch(Reactor* r) noexcept nogil
+# The next `most` bytes of what is to be written from iov[*i] and the byte *at of it on, or fewer: a large part as it lies, others
+# copied together to `to`. How many they are.
+cdef size_t gather(const iovec* iov, int n, int* i, size_t* at, size_t most, uint8_t* to, const uint8_t** piece) noexcept nogil
 cdef Protocol client_protocol       # the clients'
 
 
@@ -507,6 +462,11 @@ cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil
 cdef void conn_stall(Conn* c) noexcept nogil
 # Whoever decided that the input may flow again; the reactor lets it, in its own thread.
 cdef void conn_unpause(Conn* c) noexcept nogil
+# The same, and what comes is compressed from then on, as is what goes out behind all that was written before: `first`, then
+# what follows. level: an S2Level, or by round trips, where there are n thresholds. 0, or -1: no memory.
+cdef int conn_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil
+# Its round trip was measured: what goes out may need another level.
+cdef void conn_recompress(Conn* c) noexcept nogil
 # The control plane is done with n of its requests.
 cdef void conn_answered(Conn* c, uint32_t n) noexcept nogil
 
@@ -531,6 +491,7 @@ cdef struct ConnFigures:
     int64_t account
     int64_t chunks
     int64_t websocket
+    int64_t compression     # an S2Level; 0: none
 
 # What monitoring wants to know of a connection, open or closing; the texts are its address, its CONNECT options and its
 # security.

@@ -41,6 +41,9 @@ CLOSE_REASONS = {
     CLOSE_DUPLICATE_LEAF: "Duplicate Remote LeafNode Connection",
 }
 
+#: Of what flows to other servers, by ConnNumbers.compression.
+COMPRESSION_LEVELS = ("", "s2_uncompressed", "s2_fast", "s2_better", "s2_best")
+
 INBOX_CONSUMER_GONE = EV_CONSUMER_GONE
 INBOX_ADVISORY = EV_ADVISORY
 INBOX_STORE_ERROR = EV_STORE_ERROR

@@ -38,6 +38,26 @@ cdef class LinkHandle:
             self.plane.leave()
         self.plane.check(open)
 
+    def compress(self, uint64_t cid, int level, tuple thresholds, bytes first not None):
+        """As resume(), and all that follows is compressed both ways; what goes out begins with `first`. level: of
+        COMPRESSION_LEVELS; or by round trips, with up to as many thresholds in ns."""
+        cdef int64_t ns[S2_BEST]
+        cdef Span s = span_of(first)
+        cdef Conn* c
+        cdef bint open
+        cdef int n = <int>len(thresholds)
+        if n > S2_BEST or not (n or S2_UNCOMPRESSED <= level <= S2_BEST):
+            raise ValueError("no such level")
+        for i in range(n):
+            ns[i] = thresholds[i]
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open else NULL
+            if c != NULL:
+                link_compress(c, level, ns, n, s)
+            self.plane.leave()
+        self.plane.check(open)
+
     cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience) except 0:
         cdef Conn* c = NULL
         cdef bint open

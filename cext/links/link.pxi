@@ -54,6 +54,14 @@ cdef void link_resume(Conn* c) noexcept nogil:
         conn_unpause(c)
 
 
+cdef bint link_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil:
+    if not c.rest.paused or c.compression != NULL:
+        return False
+    if conn_compress(c, level, thresholds, n, first) != 0:
+        client_close(&c.base, CLOSE_WRITE_ERROR)
+    return True
+
+
 cdef void link_greet(Client* c) noexcept nogil:
     pass        # the control plane says the first word, once bytes flow
 
@@ -114,6 +122,7 @@ cdef void link_pong(LinkConn* k) noexcept nogil:
     if c.keepalive.sent:
         c.base.rtt = max(c.base.engine.env.mono - c.keepalive.sent, <int64_t>1)
         c.keepalive.sent = 0
+        conn_recompress(c)
     if not k.hailed and k.state == LINK_RUNS:
         k.hailed = True
         link_says(k, LINK_HAILED, span(NULL, 0))

@@ -139,6 +139,7 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     num.stalls = <int64_t>c.rest.stalls
     num.account = c.base.account.id
     num.websocket = c.ws != NULL
+    num.compression = c.compression.level if c.compression != NULL else 0
     num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 
@@ -154,6 +155,8 @@ cdef void conn_finish(Conn* c) noexcept nogil:
     task_cancel(&c.coming.judged)
     if c.ws != NULL:
         task_cancel(&c.ws.answered)
+    if c.compression != NULL:
+        task_cancel(&c.compression.begins)
     list_drop(&c.base.dirty)
     list_drop(&c.input.again)
     forget_resting(c)
@@ -190,6 +193,7 @@ cdef void conn_free(Conn* c) noexcept nogil:
         c.output.head = k.next
         chunk_release(e, k)
     ws_free(c)
+    compression_free(c)
     client_free(&c.base)
     drop_left(c)
     bytes_free(&c.connect)

@@ -344,9 +344,8 @@ cdef void net_free(Net* net) noexcept nogil:
         if r.epoll >= 0:
             close(r.epoll)
         free(r.buffer)
-        free(r.scratch)
         free(r.ahead)
-        ws_forget(r)
+        scratch_free(r)
         timers_free(&r.timers)
     u64map_free(&net.by_cid)
     for kind in range(KIND_HUB + 1):

@@ -92,6 +92,13 @@ cdef size_t conn_receive(Conn* c, Arrival* a, uint8_t* into) noexcept nogil:
     return a.n
 
 
+cdef void read_complain(Conn* c, const char* trouble) noexcept nogil:
+    # The log hears what was wrong with what came.
+    cdef char text[WS_TROUBLE + 16]
+    snprintf(text, sizeof(text), b"read error: %s", trouble)
+    note_text(&c.base, text)
+
+
 cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
     # What was received, under the engine lock.
     if c.base.closing:
@@ -105,7 +112,9 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
         return
     if a.got <= 0:
         if c.ws != NULL and c.ws.trouble[0]:
-            ws_complain(c)
+            read_complain(c, c.ws.trouble)
+        elif c.compression != NULL and c.compression.trouble != NULL:
+            read_complain(c, c.compression.trouble)
         client_close(&c.base, CLOSE_CLIENT if a.got == 0 or a.got == -ECONNRESET else CLOSE_READ_ERROR)
         return
     if c.ws != NULL:

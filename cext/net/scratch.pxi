@@ -14,9 +14,28 @@ cdef uint8_t* reactor_packed(Reactor* r) noexcept nogil:
     return r.packed
 
 
-cdef void ws_forget(Reactor* r) noexcept nogil:
-    # What a reactor keeps for its connections.
+cdef void borrow(Reactor* r, Bytes* b) noexcept nogil:
+    # Where there is no buffer, the reactor's becomes the one, if it has one.
+    if b.cap == 0:
+        b[0] = r.spare
+        memset(&r.spare, 0, sizeof(Bytes))
+
+
+cdef void give_back(Reactor* r, Bytes* b) noexcept nogil:
+    # Of a buffer that is empty: the next connection may have it.
+    if r.spare.cap or b.cap > SPARE_MAX:
+        bytes_free(b)
+        return
+    r.spare = b[0]
+    memset(b, 0, sizeof(Bytes))
+
+
+cdef void scratch_free(Reactor* r) noexcept nogil:
+    # All that a reactor keeps for its connections.
+    free(r.scratch)
     free(r.packed)
+    s2_room_free(&r.room)
+    bytes_free(&r.spare)
     bytes_free(&r.deflated)
     if r.inflater != NULL:
         inflateEnd(r.inflater)

@@ -2,10 +2,33 @@
 
 cdef enum:
     SCRAP_READS = 64        # of unread input, before a close
+    GATHER_MAX = 4096       # bytes that a piece of their own costs less than to copy
 
 
 cdef inline size_t transport_slack(const Conn* c, const Transport* t) noexcept nogil:
     return t.slack(c) if t.slack != NULL else 0
+
+
+cdef size_t gather(const iovec* iov, int n, int* i, size_t* at, size_t most, uint8_t* to,
+                   const uint8_t** piece) noexcept nogil:
+    # The next `most` bytes of what is to be written, or fewer: a large part as it lies, others copied together to `to`. How many
+    # they are.
+    cdef size_t size = 0, part
+    cdef bint whole = False
+    piece[0] = to
+    while i[0] < n and size < most and not whole:
+        part = min(iov[i[0]].iov_len - at[0], most - size)
+        whole = size == 0 and part >= GATHER_MAX
+        if whole:
+            piece[0] = <const uint8_t*>iov[i[0]].iov_base + at[0]
+        else:
+            memcpy(to + size, <const uint8_t*>iov[i[0]].iov_base + at[0], part)
+        size += part
+        at[0] += part
+        if at[0] == iov[i[0]].iov_len:
+            i[0] += 1
+            at[0] = 0
+    return size
 
 
 cdef int plain_establish(Conn* c) noexcept nogil:

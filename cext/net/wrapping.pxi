@@ -33,10 +33,3 @@ cdef void ws_free(Conn* c) noexcept nogil:
     bytes_free(&w.behind)
     free(w)
     c.ws = NULL
-
-
-cdef void ws_complain(Conn* c) noexcept nogil:
-    # The log hears what was wrong with its frames.
-    cdef char text[WS_TROUBLE + 16]
-    snprintf(text, sizeof(text), b"read error: %s", c.ws.trouble)
-    note_text(&c.base, text)

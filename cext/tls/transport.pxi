@@ -3,7 +3,6 @@
 cdef enum:
     HANDSHAKE_RECORD = 22       # the first byte of a handshake
     HANDSHAKE_BYTES = 32768     # that it may take from the socket in a turn
-    PIECE_MIN = 4096            # bytes that a record of their own costs less than to copy
     WRITE_BATCH = 114688        # bytes of ciphertext that one call sends, at most: more than what one read becomes
 
 
@@ -183,26 +182,6 @@ cdef ssize_t tls_read(Conn* c, void* p, size_t n) noexcept nogil:
     return got if got > 0 else -EAGAIN
 
 
-cdef size_t gather(const iovec* iov, int n, int* i, size_t* at, uint8_t* to, const uint8_t** record) noexcept nogil:
-    # The next record's plaintext: a large piece as it lies, others copied together; how many bytes it has.
-    cdef size_t size = 0, part
-    cdef bint whole = False
-    record[0] = to
-    while i[0] < n and size < RECORD_MAX and not whole:
-        part = min(iov[i[0]].iov_len - at[0], RECORD_MAX - size)
-        whole = size == 0 and part >= PIECE_MIN
-        if whole:
-            record[0] = <const uint8_t*>iov[i[0]].iov_base + at[0]
-        else:
-            memcpy(to + size, <const uint8_t*>iov[i[0]].iov_base + at[0], part)
-        size += part
-        at[0] += part
-        if at[0] == iov[i[0]].iov_len:
-            i[0] += 1
-            at[0] = 0
-    return size
-
-
 cdef ssize_t tls_write(Conn* c, const iovec* iov, int n) noexcept nogil:
     # What was encrypted and is not sent yet counts as taken when it is.
     cdef Link* t = <Link*>c.link
@@ -226,7 +205,7 @@ cdef ssize_t tls_write(Conn* c, const iovec* iov, int n) noexcept nogil:
         t.n_into = 0
         batch = 0
         while i < n and t.n_into + RECORD_ROOM <= WRITE_BATCH:
-            size = gather(iov, n, &i, &at, scratch, &record)
+            size = gather(iov, n, &i, &at, RECORD_MAX, scratch, &record)
             if size and SSL_write(t.ssl, record, <int>size) != <int>size:
                 t.failed = True
                 break

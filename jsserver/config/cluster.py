@@ -9,6 +9,7 @@ from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.authorization import read_permissions
 from jsserver.config.clusters import Cluster, RouteUrl
+from jsserver.config.compression import compression
 from jsserver.config.options import Options
 from jsserver.config.values import (
     OptionError,
@@ -20,7 +21,6 @@ from jsserver.config.values import (
     as_text,
     flag,
     integer,
-    no_compression,
     not_available,
     read_block,
     text,
@@ -179,7 +179,7 @@ _BLOCK: dict[str, Reader] = {
     "permissions": _read_permissions,
     "pool_size": integer("pool_size"),
     "accounts": _read_accounts,
-    "compression": no_compression("cluster (compression)", "accept"),
+    "compression": compression("s2_fast"),
     "ping_interval": _read_ping_interval,
     "ping_max": unavailable("cluster (ping_max)"),
     "write_deadline": unavailable("cluster (write_deadline)"),

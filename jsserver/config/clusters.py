@@ -20,8 +20,9 @@ class RouteUrl(Block):
 
 class Cluster(Block):
     """The `cluster` block. Port 0: the server is in no cluster. A `pool_size` below 0 is no pool,
-    and a `ping_interval` of 0 that of all connections, in ns. `imports`: what interest of its own a
-    server tells others of; `exports`: what interest of theirs counts."""
+    and a `ping_interval` of 0 that of all connections, in ns. `rtt_thresholds`: round trips, in
+    ns, by which the compression s2_auto goes; [] the usual ones. `imports`: what interest of its
+    own a server tells others of; `exports`: what interest of theirs counts."""
 
     flag_listen: str = ""
     flag_routes: str = ""
@@ -40,5 +41,7 @@ class Cluster(Block):
     pool_size: int = 3
     accounts: list[str] = each(list)
     ping_interval: int = 0
+    compression: str = "accept"
+    rtt_thresholds: list[int] = each(list)
     imports: SubjectPermission | None = None
     exports: SubjectPermission | None = None

@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.authorization import is_public, valid_subject
+from jsserver.config.compression import compression
 from jsserver.config.leafs import Leafnodes, LeafRemote, LeafUrl
 from jsserver.config.options import GLOBAL_ACCOUNT, Authorization, Options, User
 from jsserver.config.values import (
@@ -22,7 +23,6 @@ from jsserver.config.values import (
     as_text,
     flag,
     integer,
-    no_compression,
     not_available,
     read_block,
     shown,
@@ -152,7 +152,7 @@ _REMOTE: dict[str, Reader] = {
     "disabled": flag("disabled"),
     "first_info_timeout": _duration("first_info_timeout"),
     "dial_timeout": _duration("dial_timeout"),
-    "compression": no_compression("leafnodes (compression)", "s2_auto"),
+    "compression": compression("s2_auto"),
     "tls": unavailable("leafnodes (tls)"),
     "proxy": unavailable("leafnodes (proxy)"),
 }
@@ -274,7 +274,7 @@ _BLOCK: dict[str, Reader] = {
     "remotes": _read_remotes,
     "dial_timeout": _duration("dial_timeout"),
     "no_advertise": flag("no_advertise"),
-    "compression": no_compression("leafnodes (compression)", "s2_auto"),
+    "compression": compression("s2_auto"),
     "tls": unavailable("leafnodes (tls)"),
     "write_deadline": unavailable("leafnodes (write_deadline)"),
     "write_timeout": unavailable("leafnodes (write_timeout)"),

@@ -35,6 +35,8 @@ class LeafRemote(Block):
     no_randomize: bool = False
     ignore_discovered_servers: bool = False
     disabled: bool = False
+    compression: str = "s2_auto"
+    rtt_thresholds: list[int] = each(list)
     first_info_timeout: int = SECOND
     dial_timeout: int = 0
 
@@ -65,6 +67,8 @@ class Leafnodes(Block):
     no_advertise: bool = False
     min_version: str = ""
     isolate: bool = False
+    compression: str = "s2_auto"
+    rtt_thresholds: list[int] = each(list)
 
     @property
     def enabled(self) -> bool:

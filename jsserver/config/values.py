@@ -285,20 +285,6 @@ def ignored(attribute: str, reader: Reader, default: Any, reason: str) -> Reader
     return read
 
 
-def no_compression(feature: str, default: str) -> Reader:
-    """`compression` of links; `default` is a map's mode. Two servers that accept compression do
-    without it, and so does one that does not have it."""
-
-    def read(target: Any, value: Value, problems: Problems) -> None:
-        mode = value.data
-        if isinstance(mode, dict):
-            mode = mode["mode"].data if "mode" in mode else default
-        if mode is not False and str(mode).lower() not in ("off", "accept", "disabled", "false"):
-            raise OptionError(value, not_available(feature))
-
-    return read
-
-
 def unavailable_block(feature: str) -> Reader:
     """A block of nats-server for something that is not built yet: one that is empty asks for
     nothing."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from . import compression
 from .leafwords import LeafConnect, LeafInfo
 from .words import SubjectPermission
 
@@ -56,6 +57,9 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     no_randomize: bool = False
     ignore_discovered: bool = False
     disabled: bool = False
+    compression: str = compression.AUTO
+    rtt_thresholds: list[int] = []
+    """Round trips by which the mode s2_auto goes, in ns."""
     first_info: float = 1.0
     dial_timeout: float = 1.0
     found: list[Address] = []
@@ -100,6 +104,7 @@ class LeafSettings(msgspec.Struct, kw_only=True):
     api_level: int = 0
     system: str = ""
     """The system account."""
+    compression: str = compression.AUTO
     undenied: frozenset[str] = frozenset()
     """Accounts whose JetStream is that of the domain without a name, as in old setups."""
 
@@ -138,6 +143,9 @@ class LeafTransport(Protocol):
 
     def resume(self, link: int) -> None:
         """Has the link read on."""
+
+    def compress(self, link: int, mode: str, first: bytes) -> None:
+        """As `resume`, and all that follows is compressed, both ways; `first` is sent so."""
 
     def login(self, link: int, text: bytes, nonce: str) -> None:
         """Decides who it is; `admitted` or the link's end tells."""
@@ -178,8 +186,10 @@ class LeafLink(msgspec.Struct, kw_only=True, eq=False):
     isolated: bool = False
     spoke: bool = False
     """The other side is the hub."""
-    compression: str = "off"
-    """As it was agreed on."""
+    compression: str = ""
+    """The mode that was agreed on, once it was."""
+    switching: bool = False
+    """Compression begins behind the INFO that is looked at."""
     rules: Rules = msgspec.field(default_factory=Rules)
 
     @property

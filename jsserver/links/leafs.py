@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from jsserver.text.goformat import quote
 
+from . import compression
 from .leafmodel import (
     Address,
     LeafLink,
@@ -128,7 +129,8 @@ class Leafs:
         if link is None:
             link = self._links[number] = LeafLink(number=number, address=address)
             link.nonce = self._nonce()
-            self._transport.write(number, info_line(self._info(link)))
+            line = info_line(self._info(link, said=self.settings.compression))
+            self._transport.write(number, line)
             self._transport.log("info", "Leafnode connection created", number)
             return
         assert link.remote is not None
@@ -168,11 +170,11 @@ class Leafs:
 
     def info(self, number: int, text: bytes, now: float) -> None:
         """An INFO has come."""
-        link = self._links[number]
+        link, s = self._links[number], self.settings
         try:
             said = read(text, LeafInfo)
             if link.remote is None:
-                pass  # of a leaf node that would agree on compression
+                self._compress(link, s.compression, said.compression)
             elif link.info is None:
                 self._first_info(link, link.remote, said, now)
             elif not link.open and said.connect_info:
@@ -183,7 +185,9 @@ class Leafs:
         except LeafRefused as refused:
             self._refuse(link, refused)
         else:
-            self._transport.resume(number)
+            if not link.switching:
+                self._transport.resume(number)
+            link.switching = False
 
     def error(self, number: int, raw: bytes) -> None:
         """The other side has said -ERR, and closes."""
@@ -237,7 +241,8 @@ class Leafs:
 
     # ---- what is said
 
-    def _info(self, link: LeafLink, answers: bool = False) -> LeafInfo:
+    def _info(self, link: LeafLink, *, answers: bool = False, said: str = "") -> LeafInfo:
+        """`answers` a CONNECT; `said`: the mode of compression that it names."""
         s = self.settings
         info = LeafInfo(
             server_id=s.server_id,
@@ -256,7 +261,7 @@ class Leafs:
             nonce="" if answers else link.nonce,
             cluster=s.cluster,
             domain=s.domain,
-            compression="off",
+            compression="" if said == compression.NOT_SUPPORTED else said,
             api_lvl=s.api_level,
             info_on_connect=True,
             leafnode_urls=s.urls,
@@ -315,7 +320,7 @@ class Leafs:
     def _let_in(self, link: LeafLink, said: LeafConnect) -> None:
         s = self.settings
         link.remote_account, link.spoke = said.remote_account, said.is_hub
-        link.compression = said.compress_mode or "not supported"
+        link.compression = link.compression or said.compress_mode or compression.NOT_SUPPORTED
         self._supersede(link)
         link.isolated = s.isolate or said.isolate
         deny, outgoing = self._denied(link)
@@ -362,13 +367,31 @@ class Leafs:
             raise LeafRefused(LeafReason.PORT)
         if " " in said.cluster:
             raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+        if self._compress(link, remote.compression, said.compression):
+            link.until = now + remote.first_info
+            return
         link.info = said
-        link.compression = "off" if said.compression else "not supported"
         self._say_connect(link, remote, said)
         if said.info_on_connect:
             link.until = now + ANSWER_SECONDS
         else:
             self._answered(link, remote, said)
+
+    def _compress(self, link: LeafLink, own: str, others: str) -> bool:
+        """Whether compression begins, behind which the hub says its INFO once more."""
+        try:
+            if not compression.begins(link, own, others):
+                return False
+        except ValueError as error:
+            raise LeafRefused(LeafReason.PROTOCOL, str(error)) from None
+        said = compression.announced(own, link.compression)
+        line = info_line(self._info(link, said=said))
+        if link.remote is not None:
+            self._transport.write(link.number, line)
+            line = b""
+        link.switching = True
+        self._transport.compress(link.number, link.compression, line)
+        return True
 
     def _answered(self, link: LeafLink, remote: Remote, said: LeafInfo) -> None:
         s = self.settings

@@ -14,6 +14,7 @@ import msgspec
 
 from jsserver.text.goformat import quote
 
+from . import compression
 from .model import Gossip, Link, Peer, Reason, Refused, Settings, Target, Transport
 from .words import Info, RouteConnect, connect_line, gossip_line, info_line, read
 
@@ -132,7 +133,9 @@ class Mesh:
         except Refused as refused:
             self._refuse(link, refused)
         else:
-            self._transport.resume(number)
+            if not link.switching:
+                self._transport.resume(number)
+            link.switching = False
 
     def error(self, number: int, text: bytes) -> None:
         """The other server has said -ERR, and closes."""
@@ -249,7 +252,10 @@ class Mesh:
         if counts_other:
             self._transport.tell_again(link.number)
 
-    def _info(self, *, nonce: str = "", account: str = "", place: int = 0) -> Info:
+    def _info(
+        self, *, nonce: str = "", account: str = "", place: int = 0, chosen: str = ""
+    ) -> Info:
+        """`chosen`: the mode of compression."""
         s = self.settings
         info = Info(
             server_id=s.server_id,
@@ -272,7 +278,7 @@ class Mesh:
             leafnode_urls=s.leafnode_urls,
             jetstream=s.jetstream,
             gateway_url=s.gateway_url,
-            compression="off",
+            compression=compression.announced(s.compression, chosen),
             lnoc=True,
             lnocu=True,
             route_pool_size=max(s.pool_size, 0),
@@ -317,14 +323,31 @@ class Mesh:
                 "error", f"Remote server has a duplicate name: {quote(said.server_name)}"
             )
             raise Refused(Reason.NAME)
-        link.info = said
         if link.target is None:
             link.account = said.route_account
-        else:
+        if self._compress(link, said.compression):
+            return
+        link.info = said
+        if link.target is not None:
             link.target.peer = said.server_id
         size = agreed_size(s.pool_size, said.route_pool_size)
         self._check_place(link, said, size)
         self._register(link, said, size)
+
+    def _compress(self, link: Link, others: str) -> bool:
+        """Whether compression begins, behind which the other side says its INFO once more."""
+        try:
+            if not compression.begins(link, self.settings.compression, others):
+                return False
+        except ValueError as error:
+            raise Refused(Reason.PROTOCOL, str(error)) from None
+        line = info_line(self._info(account=link.account, chosen=link.compression))
+        if link.dialled:
+            self._transport.write(link.number, line)
+            line = b""
+        link.switching = True
+        self._transport.compress(link.number, link.compression, line)
+        return True
 
     def _agree(self, name: str, dynamic: bool, server_id: str) -> bool:
         """Whether both call the cluster alike. Of two names the configured one stays, or the larger
@@ -392,7 +415,7 @@ class Mesh:
         if link.target is not None:
             link.target.attempts = 0
             link.target.dialling.discard(link.account)
-            own = self._info(account=link.account, place=link.place)
+            own = self._info(account=link.account, place=link.place, chosen=link.compression)
             own.gossip_mode = link.target.gossip
             self._transport.write(link.number, info_line(own))
         self._transport.open_link(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from . import compression
 from .words import Info, RouteConnect, SubjectPermission
 
 
@@ -93,6 +94,7 @@ class Settings(msgspec.Struct, kw_only=True):
     """Where leaf nodes reach it."""
     gateway_url: str = ""
     """Where servers of other clusters do."""
+    compression: str = compression.ACCEPT
 
 
 class Transport(Protocol):
@@ -106,6 +108,9 @@ class Transport(Protocol):
 
     def resume(self, link: int) -> None:
         """Has the link read on."""
+
+    def compress(self, link: int, mode: str, first: bytes) -> None:
+        """As `resume`, and all that follows is compressed, both ways; `first` is sent so."""
 
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         """Interest and messages flow."""
@@ -148,6 +153,10 @@ class Link(msgspec.Struct, kw_only=True, eq=False):
     info: Info | None = None
     peer: Peer | None = None
     place: int = 0
+    compression: str = ""
+    """The mode that was agreed on, once it was."""
+    switching: bool = False
+    """Compression begins behind the INFO that is looked at."""
     named: Target | None = None
     """The target that its server is, where this one dialled it too."""
     greeting: Info | None = None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jsserver.cext.engine import ConnNumbers, Item
+from jsserver.cext.engine import COMPRESSION_LEVELS, ConnNumbers, Item
 from jsserver.monitor.connz import rtt_text
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
@@ -93,7 +93,7 @@ def _info(link: "LeafLink", item: Item) -> LeafInfo:
         in_bytes=num.in_bytes,
         out_bytes=num.out_bytes,
         subscriptions=num.subscriptions,
-        compression=link.compression,
+        compression=COMPRESSION_LEVELS[num.compression] or link.compression,
     )
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
+from jsserver.cext.engine import COMPRESSION_LEVELS, ConnNumbers, Item, SubNumbers
 from jsserver.links.words import SubjectPermission
 from jsserver.monitor.connz import SubDetail, rtt_text, sub_detail
 from jsserver.monitor.query import Query
@@ -120,7 +120,7 @@ def _info(link: "Link", item: Item, now: int) -> RouteInfo:
         out_bytes=num.out_bytes,
         subscriptions=num.subscriptions,
         account=link.account,
-        compression="off",
+        compression=COMPRESSION_LEVELS[num.compression] or link.compression,
     )
 
 

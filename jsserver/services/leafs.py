@@ -20,7 +20,14 @@ from jsserver.links.leafmodel import Address, LeafReason, LeafSettings, LeafTerm
 from jsserver.links.leafs import Leafs
 from jsserver.links.words import SubjectPermission
 from jsserver.process.sockets import host_port
-from jsserver.services.linked import Pace, begin_to_dial, error_line, new_nonce, slow_line
+from jsserver.services.linked import (
+    Pace,
+    begin_to_dial,
+    compress,
+    error_line,
+    new_nonce,
+    slow_line,
+)
 from jsserver.text import nuid
 from jsserver.text.goformat import SECOND, quote
 
@@ -84,6 +91,8 @@ def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
         no_randomize=remote.no_randomize,
         ignore_discovered=remote.ignore_discovered_servers,
         disabled=remote.disabled,
+        compression=remote.compression,
+        rtt_thresholds=remote.rtt_thresholds,
         first_info=remote.first_info_timeout / SECOND,
         dial_timeout=(remote.dial_timeout or dial_timeout) / SECOND,
     )
@@ -139,6 +148,7 @@ class LeafService:
             min_version=version_of(o.min_version),
             min_version_text=o.min_version,
             isolate=o.isolate,
+            compression=o.compression,
             reconnect=o.reconnect / SECOND,
             api_level=API_LEVEL,
             system=options.system,
@@ -285,6 +295,11 @@ class LeafService:
 
     def resume(self, link: int) -> None:
         self._handle.resume(link)
+
+    def compress(self, link: int, mode: str, first: bytes) -> None:
+        remote = self.leafs.remote_of(link)
+        goes_by = self._options.leafnodes if remote is None else remote
+        compress(self._handle, link, mode, goes_by.rtt_thresholds, first)
 
     def sign(self, remote: Remote, nonce: str) -> dict[str, str]:
         from jsserver.client.credentials import (

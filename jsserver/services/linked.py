@@ -10,6 +10,8 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Protocol
 
+from jsserver.cext.engine import COMPRESSION_LEVELS
+from jsserver.links.compression import AUTO, THRESHOLDS
 from jsserver.process.sockets import host_port
 from jsserver.text.goformat import duration, quote
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from jsserver.access.clients import Connection
-    from jsserver.cext.engine import Item
+    from jsserver.cext.engine import Item, LinkHandle
     from jsserver.config.options import Options
     from jsserver.links.gatewaywords import GatewayInfo
 
@@ -55,6 +57,15 @@ async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
         sock.close()
         raise
     return sock.detach(), host_port(*address[:2])
+
+
+def compress(handle: LinkHandle, link: int, mode: str, thresholds: list[int], first: bytes) -> None:
+    """Has a link compressed; `thresholds`: round trips by which s2_auto goes, in ns; [] the usual
+    ones."""
+    if mode == AUTO:
+        handle.compress(link, 0, tuple(thresholds) or THRESHOLDS, first)
+    else:
+        handle.compress(link, COMPRESSION_LEVELS.index(mode), (), first)
 
 
 class Pace:

@@ -22,6 +22,7 @@ from jsserver.services.linked import (
     OtherClusters,
     Pace,
     begin_to_dial,
+    compress,
     error_line,
     new_nonce,
     slow_line,
@@ -130,6 +131,7 @@ class Routes:
             connect_backoff=o.connect_backoff,
             imports=_told(o.imports),
             exports=_told(o.exports),
+            compression=o.compression,
         )
         self._permissions = _permissions(o)
         if settings.pool_size > 0:
@@ -248,6 +250,9 @@ class Routes:
 
     def resume(self, link: int) -> None:
         self._handle.resume(link)
+
+    def compress(self, link: int, mode: str, first: bytes) -> None:
+        compress(self._handle, link, mode, self._options.cluster.rtt_thresholds, first)
 
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         handle = self._accounts[account] if account else None

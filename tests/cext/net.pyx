@@ -457,6 +457,29 @@ cdef class PyReactor:
         """Bytes that it could read."""
         return self.link(cid).inward.n - self.link(cid).read
 
+    def compress(self, cid, int level, tuple thresholds=(), bytes first not None=b""):
+        """Compression begins, as the control plane has it begin behind an INFO."""
+        cdef Conn* c = self.conn(cid)
+        cdef int64_t ns[S2_BEST]
+        for i, some in enumerate(thresholds):
+            ns[i] = some
+        c.rest.paused = True
+        conn_events(c)
+        if conn_compress(c, level, ns, <int>len(thresholds), span_of(first)) != 0:
+            raise MemoryError
+
+    def compressed(self, cid):
+        """Bytes that wait to be decoded, and those of a chunk that are."""
+        cdef Compression* k = self.conn(cid).compression
+        return k.inward.n, k.held.n
+
+    def level(self, cid, int64_t rtt):
+        """At which it compresses after a round trip of so many ns."""
+        cdef Conn* c = self.conn(cid)
+        c.base.rtt = rtt
+        conn_recompress(c)
+        return c.compression.level
+
     def shared(self):
         """Payloads that out buffers share now."""
         return self.w.engine.n_payloads

@@ -103,8 +103,12 @@ def both(servers: Servers, run: Callable[[Server, int], Any], **options: Any) ->
         ({}, {"route_account": "$G"}),
         ({}, {"route_pool_size": 0, "route_account": "$SYS"}),
         ({}, {"server_name": "A"}),
+        ({}, {"compression": "zip"}),
     ],
-    ids=["client", "gateway", "cluster", "no-connect", "index", "account", "$G", "no-pool", "name"],
+    ids=[
+        *("client", "gateway", "cluster", "no-connect", "index", "account", "$G", "no-pool"),
+        *("name", "compression"),
+    ],
 )
 def test_who_may_not_come(
     servers: Servers, connect: dict[str, Any] | None, info: dict[str, Any] | None
@@ -145,8 +149,8 @@ def test_the_members_of_info(servers: Servers) -> None:
 
     ours, peers = both(servers, run)
     varying = {"server_id", "nonce", "go", "port", "git_commit"}
-    # Where a peer would accept compression and tells of its clients' port.
-    differing = {"compression", "connect_urls", "xkey", "api_lvl"}
+    # Where a peer tells of its clients' port.
+    differing = {"connect_urls", "xkey", "api_lvl"}
     left = varying | differing
     assert {k: v for k, v in ours.items() if k not in left} == {
         k: v for k, v in peers.items() if k not in left

@@ -113,9 +113,10 @@ class FakePlane:
         self.subs.append(Item(201, cid, numbers, texts))
 
     def _item(self, c: Connection) -> Item:
-        same = (field for field in ConnNumbers._fields if field not in ("reason", "websocket"))
-        figures = {field: getattr(c, field) for field in same}
-        numbers = ConnNumbers(reason=0, websocket=c.type == "websocket", **figures)
+        own = ("reason", "websocket", "compression")
+        figures = {field: getattr(c, field) for field in ConnNumbers._fields if field not in own}
+        is_websocket = c.type == "websocket"
+        numbers = ConnNumbers(reason=0, websocket=is_websocket, compression=0, **figures)
         options = {"name": c.name, "lang": c.lang, "version": c.version}
         return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode(), b""))
 

@@ -342,13 +342,11 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {tls {cert_file: x}}", "cluster (tls)"),
-        ("cluster {compression: s2_fast}", "cluster (compression)"),
         ("cluster {ping_max: 3}", "cluster (ping_max)"),
         ("gateway {name: A, port: 7222, tls {cert_file: x}}", "gateway (tls)"),
         ('leafnodes {remotes: [{url: "tls://x"}]}', "a leafnode remote over TLS"),
         ('leafnodes {remotes: [{url: "ws://x"}]}', "a leafnode remote over WebSocket"),
         ("leafnodes {listen: 7422, tls {cert_file: x}}", "leafnodes (tls)"),
-        ("leafnodes {listen: 7422, compression: s2_fast}", "leafnodes (compression)"),
         ("leafnodes {remotes: [{proxy {url: x}}]}", "leafnodes (proxy)"),
         ("leafnodes {write_deadline: 1s}", "leafnodes (write_deadline)"),
         ("mqtt {port: 1883}", "the mqtt listener"),
@@ -470,7 +468,7 @@ def test_what_is_refused_as_not_built_is_documented() -> None:
     words = " ".join(section.replace("`", "").lower().split())
     refused = set()
     for path in (ROOT / "jsserver" / "config").glob("*.py"):
-        readers = "unavailable|only_off|not_available|unavailable_block|no_compression"
+        readers = "unavailable|only_off|not_available|unavailable_block"
         calls = rf"(?:{readers})\(\s*f?\"([^\"]+)\""
         refused |= set(re.findall(calls, path.read_text()))
     assert len(refused) > 12
