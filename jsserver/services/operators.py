@@ -455,8 +455,10 @@ class Operators:
         except Unreadable:
             return None  # as nats-server, which tells its log alone
         if what == "KICK":
-            is_client = server.plane.connection(cid) is not None
-            if not is_client or not server.plane.close_connection(cid, CLOSE_CODES["Kicked"]):
+            is_there = server.plane.connection(cid) is not None or any(
+                leaf.cid == cid for leaf in server.plane.leafs()
+            )
+            if not is_there or not server.plane.close_connection(cid, CLOSE_CODES["Kicked"]):
                 text = "no such client or leafnode id"
                 done.error = Failure(code=500, description=text)
         elif server.plane.connection(cid) is None:

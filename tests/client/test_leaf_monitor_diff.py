@@ -169,3 +169,25 @@ async def test_the_tool_reports_leafs(servers: Servers, kinds: str, side: int) -
         assert said.code == 0, said
         found.append(said.lines)
     assert found[0] == found[1]
+
+
+@SIDES
+@asynchronous
+async def test_leafs_can_be_kicked(servers: Servers, kinds: str, side: int) -> None:
+    """And come again."""
+    found = []
+    for both in (kinds, "pp"):
+        tree = await started(servers, both)
+        member = tree.members[side]
+        own = page(member, "varz")["server_id"]
+        (leaf,) = page(member, "leafz")["leafs"]
+        async with connected(member, **SYS) as client:
+            answer = await ask(client, f"$SYS.REQ.SERVER.{own}.KICK", b'{"cid":%d}' % leaf["id"])
+            found.append(sorted(answer))
+
+        def has_come_again(member: Server = member, before: int = leaf["id"]) -> bool:
+            return [one["id"] != before for one in page(member, "leafz")["leafs"]] == [True]
+
+        await until(has_come_again, 30)
+        assert "Leafnode connection closed: Kicked" in member.log()
+    assert found[0] == found[1]
