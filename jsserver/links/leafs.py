@@ -28,9 +28,10 @@ from .words import SubjectPermission, connect_line, info_line, read
 
 PROTOCOL = 3
 LOOP_DELAY = 30.0
+VIOLATION_DELAY = 30.0
 CLUSTER_DELAY = 30.0
 VERSION_DELAY = 5.0
-"""Seconds before a hub is dialled again where it would not go better at once."""
+"""Seconds before another server is dialled again where it would not go better at once."""
 ANSWER_SECONDS = 2.0
 """How long a hub's answer to CONNECT is waited for."""
 MIN_VERSION = "connection rejected since minimum version required is"
@@ -212,6 +213,12 @@ class Leafs:
         if link is not None:
             self._later(link, LOOP_DELAY)
             self._refuse(link, LeafRefused(LeafReason.PROTOCOL, self._loop_text(link)))
+
+    def violated(self, number: int) -> None:
+        """A leaf node has gone beyond what it may, and is cut."""
+        link = self._links.get(number)
+        if link is not None:
+            self._later(link, VIOLATION_DELAY)
 
     def closed(self, number: int, now: float) -> None:
         """A link is gone."""

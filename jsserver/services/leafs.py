@@ -220,6 +220,7 @@ class LeafService:
         action = what.decode().partition(" ")[0]
         text = f"{action} Violation on {quote(subject)} - Check other side configuration"
         self.log("error", text, number)
+        self.leafs.violated(number)
 
     def ended(self, item: Item) -> None:
         """An INBOX_CLOSED of one."""
