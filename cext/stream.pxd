@@ -307,6 +307,15 @@ cdef struct StreamEntry:
     Span api                # the subject that was asked
     uint64_t last           # of a purge: the stream's last sequence when it was proposed
 
+cdef enum:
+    MEMBER_DIVERGED = -32       # beside ST_*
+
+cdef struct Committed:
+    # An entry that a majority of the group has.
+    uint64_t index              # of the message of Raft that it came in
+    bint normal                 # it is a StreamEntry; otherwise it only ends an open batch
+    Span data
+
 # An entry in nats-server's form. A run of skipped sequences is CHANGE_SKIP with `most`. kept: for what is no view of the entry,
 # valid until its next use. 1 | 0: it is none, or damaged | ST_NO_MEMORY
 cdef int change_get(Span entry, Bytes* kept, StreamEntry* out) noexcept nogil
@@ -314,6 +323,7 @@ cdef int change_get(Span entry, Bytes* kept, StreamEntry* out) noexcept nogil
 cdef int change_put(const StreamEntry* e, Bytes* out) noexcept nogil
 
 cdef struct Overlay
+cdef struct Member
 cdef struct Batches
 cdef struct Intake
 
@@ -378,6 +388,7 @@ cdef struct Stream:
     Dedupe dedupe
     Bytes last_id           # Nats-Msg-Id of the last message
     Overlay* staging        # what passed the checks and is not applied; NULL: nothing is staged
+    Member* member          # of a Raft group; NULL: the stream is this server's alone
     Batches* batches        # those that are open; NULL: there was none
     Timetable* timetable    # what is to be done at some time; NULL: nothing ever is, or the stream does not serve
     void (*on_change)(void* ctx, const Change* c) noexcept nogil    # hears of what was decided here before it is applied
@@ -430,6 +441,18 @@ cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil
 # What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*; ST_UNKNOWN of a kind
 # that this version does not know. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
+# From now on the stream is a member of a Raft group, and changes by what that has agreed on alone; in place of stream_activate.
+# refused: entries up to now that used up no sequence, as a snapshot says. 0 | 1 as of stream_activate | -1 no memory
+cdef int member_open(Stream* s, uint64_t refused) noexcept nogil
+# What the log had at the start is applied.
+cdef void member_recovered(Stream* s) noexcept nogil
+cdef uint64_t member_refused(const Stream* s) noexcept nogil
+# Applies entries in their order; `done`: so many of them. ST_OK: all | ST_WAIT: something takes long, and the rest, though it may
+# be empty, is to be given again in a later turn | ST_UNKNOWN: the next is none that is known | MEMBER_DIVERGED: the next does not
+# follow what the stream has, which has to be brought to its leader's state first | another ST_*: this server cannot do it.
+cdef int member_apply(Stream* s, const Committed* entries, size_t n, size_t* done) noexcept nogil
+# Up to which index all is applied, when that of the last entry is this: an open batch is not.
+cdef uint64_t member_applied(const Stream* s, uint64_t index) noexcept nogil
 # Between stream_stage and stream_stage_end, publishes that pass the checks are staged: the next one is checked as if they were
 # stored. At the end all are stored and acked, or none: then those that passed the checks hear an error, or, with `apply` false,
 # nothing. Whatever ends the process or the power meanwhile, the next start finds all or none. Not more than 64 MiB are staged.

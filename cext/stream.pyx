@@ -29,7 +29,7 @@ from jsserver.cext.store cimport (
     DAMAGE_ASIDE, DAMAGE_BATCH, DAMAGE_BLOCK, DAMAGE_KEY, DAMAGE_LOG, DAMAGE_MESSAGE, DAMAGE_RECORDS, DAMAGE_RESERVE,
     DAMAGE_SEQUENCES, DAMAGE_SHORT, DAMAGE_TAIL, RM_AGE, STORE_FILE, STORE_MEMORY, ST_CLOSED, ST_DAMAGED, ST_FULL,
     ST_IO, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK,
-    ST_TOO_LARGE, ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
+    ST_ORDER, ST_TOO_LARGE, ST_UNKNOWN, ST_WAIT, Committer, Filter, LastLook, Record, Store, StoreConfig, StoreState, Sweep, Wait,
     committer_pause, filter_free, filter_init, filter_loosen, filter_matches, store_ahead, store_append_at,
     store_back, store_batch, store_batch_end, store_close, store_copy, store_count_of, store_count_some,
     store_deleted, store_durable_seq, store_durable_ticket, store_error, store_expire, store_first_time, store_fits,
@@ -61,6 +61,7 @@ include "stream/send.pxi"
 include "stream/acks.pxi"
 include "stream/watch.pxi"
 include "stream/open_batches.pxi"
+include "stream/member.pxi"
 include "stream/fast_acks.pxi"
 include "stream/refusals.pxi"
 include "stream/dedupe.pxi"
@@ -92,6 +93,7 @@ include "stream/waiting.pxi"
 include "stream/schedule_fire.pxi"
 include "stream/expiry.pxi"
 include "stream/due.pxi"
+include "stream/apply.pxi"
 include "stream/subscriptions.pxi"
 include "stream/intake.pxi"
 include "stream/messages.pxi"

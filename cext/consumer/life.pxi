@@ -322,7 +322,7 @@ cdef int consumer_take_config(Consumer* c, const ConsumerConfig* cfg) noexcept n
 
 cdef void release_needed(Consumer* c) noexcept nogil:
     # Interest retention: what nobody needs now that this consumer is gone leaves the stream; with the last one, all.
-    if c.s.watchers.n or c.s.consumer_missing:
+    if c.s.watchers.n or c.s.consumer_missing or c.s.member != NULL:
         stream_settle(c.s, c.floor_seq, True)
     else:
         stream_purge(c.s, span(NULL, 0), 0, 0)

@@ -291,9 +291,7 @@ cdef Judged judge(Stream* s, BatchDiff* d, Msg* m, PubHeaders* h, const StoreSta
 
 cdef void batch_change(Stream* s, const Msg* m, const PubHeaders* h, uint64_t seq, Change* c) noexcept nogil:
     # What becomes of a message that passed.
-    c.kind = CHANGE_MESSAGE
-    if s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, m.subject):
-        c.kind = CHANGE_SKIP
+    c.kind = CHANGE_SKIP if is_unwanted(s, m.subject) else CHANGE_MESSAGE
     c.seq = seq
     c.ts = s.env.now
     c.subject = m.subject

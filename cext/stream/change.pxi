@@ -38,7 +38,8 @@ cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
 
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
-    cdef uint64_t before = store_last_of(s.store, c.subject) if s.cfg.republish != NULL else 0
+    cdef bint again = s.cfg.republish != NULL and s.member == NULL
+    cdef uint64_t before = store_last_of(s.store, c.subject) if again else 0
     cdef const PubHeaders* said = c.said
     cdef PubHeaders h
     cdef int rc
@@ -46,7 +47,7 @@ cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
     store_hold(s.store)         # what the message takes away is acked with it
     rc = store_append_at(s.store, c.seq, c.ts, c.subject, c.header, c.data)
     if rc == ST_OK:
-        if s.cfg.republish != NULL:
+        if again:
             republish(s, c, before)
         remember_id(s, c)
         message_entered(s, c.subject, c.seq)
@@ -152,10 +153,22 @@ cdef inline int64_t stream_change(Stream* s, const Change* c) noexcept nogil:
     # What was decided here: every change of a stream that decides for itself comes this way, messages through stream_append.
     if s.on_change != NULL:
         s.on_change(s.change_ctx, c)
+    if s.member != NULL and not is_own_affair(s, c):
+        return ST_OK
     return stream_apply(s, c)
 
 
+cdef inline bint is_own_affair(const Stream* s, const Change* c) noexcept nogil:
+    # Of a member: what every one does by its own clock. All else comes as an entry.
+    return c.kind == CHANGE_EXPIRE and s.cfg.subject_delete_marker_ttl == 0
+
+
 # ---- changes on request --------------------------------------------------------------------------------------------
+
+cdef inline int64_t purge_change(Stream* s, const Change* c) noexcept nogil:
+    # A member purges what its group has agreed on.
+    return stream_change(s, c) if s.member == NULL else stream_apply(s, c)
+
 
 cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil:
     cdef Change c
@@ -165,7 +178,7 @@ cdef int64_t stream_purge(Stream* s, Span pattern, uint64_t seq, uint64_t keep) 
     c.ts = s.env.now
     c.subject = pattern
     c.keep = keep
-    return stream_change(s, &c)
+    return purge_change(s, &c)
 
 
 cdef int stream_remove(Stream* s, ChangeKind kind, uint64_t seq, bint erase) noexcept nogil:

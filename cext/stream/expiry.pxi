@@ -16,9 +16,7 @@ cdef int marker_store(Stream* s, Span subject) noexcept nogil:
                             span(text, put_duration(text, s.cfg.subject_delete_marker_ttl // SECOND * SECOND))) == 0
             and header_line(&header, b"Nats-Rollup", span_c(b"sub")) == 0 and add_text(&header, b"\r\n") == 0):
         store_state(s.store, &state)
-        c.kind = CHANGE_MESSAGE
-        if s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, subject):
-            c.kind = CHANGE_SKIP
+        c.kind = CHANGE_SKIP if is_unwanted(s, subject) else CHANGE_MESSAGE
         c.seq = state.last_seq + 1
         c.ts = s.env.now
         c.subject = subject

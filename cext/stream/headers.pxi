@@ -138,12 +138,17 @@ cdef int rewrite_headers(Span block, Bytes* b) noexcept nogil:
     # The block without a status and without Nats-Request-Info; empty when no line is left. All else stays as
     # it came, well formed or not. 0 | -1 no memory
     cdef const uint8_t* p = block.p
-    cdef const uint8_t* end = block.p + block.n
-    cdef const uint8_t* stop
     if has_status(block):
         if bytes_add(b, p, 8) < 0:
             return -1
         p = <const uint8_t*>memchr(p, c'\r', block.n)
+    return header_lines(p, block, b)
+
+
+cdef int header_lines(const uint8_t* p, Span block, Bytes* b) noexcept nogil:
+    # The block from p on without Nats-Request-Info; empty when no line is left. 0 | -1 no memory
+    cdef const uint8_t* end = block.p + block.n
+    cdef const uint8_t* stop
     while p < end:
         stop = line_end(p, end)
         stop = stop + 2 if stop < end else end

@@ -100,6 +100,7 @@ cdef void stream_free(Stream* s) noexcept nogil:
     free(s.dedupe.rolling)
     free(s.dedupe.first)
     overlay_free(s.staging)
+    member_free(s)
     batches_free(s)
     fifo_free(&s.acks)
     fifo_free(&s.answers)
@@ -153,6 +154,17 @@ cdef bint last_resume(Stream* s) noexcept nogil:
     s.dedupe.unread = state.last_seq
     last_id_resume(s)
     return s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE and rollups_finish(s)
+
+
+cdef int member_open(Stream* s, uint64_t refused) noexcept nogil:
+    cdef bint changed = last_resume(s)
+    s.member = <Member*>calloc(1, sizeof(Member))
+    if s.member == NULL or timetable_start(s) < 0:
+        return -1
+    s.member.refused = refused
+    s.member.recovering = True
+    stream_count_bytes(s)
+    return changed
 
 
 cdef int stream_activate(Stream* s) noexcept nogil:

@@ -130,11 +130,6 @@ cdef inline int check_sealed(Stream* s, const Msg* m) noexcept nogil:
     return publish_failed(s, m, &ERR_STREAM_SEALED) if s.cfg.flags & STREAM_SEALED else 0
 
 
-cdef inline bint is_unwanted(Stream* s, const Msg* m) noexcept nogil:
-    # Nobody is interested: the sequence is used up.
-    return s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, m.subject)
-
-
 cdef int publish_refused(Stream* s, Publish* p) noexcept nogil:
     # 0: it is to be stored, 1: it has been answered, PUBLISH_LATER
     cdef bint asks = p.m.header.n != 0          # checks that headers ask for cost other messages nothing
@@ -157,7 +152,7 @@ cdef int publish_refused(Stream* s, Publish* p) noexcept nogil:
         rc = (make_counted(s, p)
               or check_size(s, p.m)
               or check_server_room(s, p.m))
-    p.kind = CHANGE_SKIP if rc == 0 and is_unwanted(s, p.m) else CHANGE_MESSAGE
+    p.kind = CHANGE_SKIP if rc == 0 and is_unwanted(s, p.m.subject) else CHANGE_MESSAGE
     if rc == 0 and p.kind == CHANGE_MESSAGE:
         rc = (check_account_room(s, p.m)
               or check_ttl(s, p.m, p.h)

@@ -65,7 +65,7 @@ cdef void purge_piece(Purge* p, uint64_t most) noexcept nogil:
     c.seq = p.end
     c.most = most
     c.ts = p.s.env.now
-    n = stream_change(p.s, &c)
+    n = purge_change(p.s, &c)
     if n < 0:
         p.gone = n
         p.start = p.end                 # the consumers still hear of what is gone
@@ -76,3 +76,4 @@ cdef void purge_piece(Purge* p, uint64_t most) noexcept nogil:
 cdef void purge_free(Purge* p) noexcept nogil:
     if p.compiled:
         filter_free(&p.filter)
+    p.compiled = False

@@ -117,6 +117,8 @@ cdef int schedule_fire(Timetable* t, uint64_t seq, bint once) noexcept nogil:
     cdef Pattern p
     cdef const Zone* z
     cdef int rc
+    if s.member != NULL:
+        return ST_OK                    # the leader's to do
     if not once and (not u64map_get(&t.due, seq, &due) or <int64_t>due > s.env.now):
         return ST_OK                    # it is due at another time by now
     rc = store_load_warm(s.store, seq, &r, &t.wait)

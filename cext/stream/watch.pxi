@@ -224,3 +224,8 @@ cdef int is_there(void* ctx, void* kept) noexcept nogil:
 cdef bint watched(WatchIndex* x, Span subject) noexcept nogil:
     # Whether anybody's filter matches.
     return watch_match(x, subject, is_there, NULL) != 0
+
+
+cdef inline bint is_unwanted(Stream* s, Span subject) noexcept nogil:
+    # Nobody is interested in a message: its sequence is used up.
+    return s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, subject)

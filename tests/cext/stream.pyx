@@ -13,13 +13,14 @@ from jsserver.cext.bytes cimport (
 )
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.store cimport (
-    committer_free, committer_hold, committer_let, committer_new, committer_poll, committer_run, committer_stop, store_settle,
+    ST_WAIT, committer_free, committer_hold, committer_let, committer_new, committer_poll, committer_run, committer_stop,
+    store_settle,
 )
 from jsserver.cext.stream cimport (
-    BatchRoom, Change, EnvBox, Pattern, Purge, StreamEntry, StreamFace, StreamPlace, Wheel, Zone, change_get, change_put,
-    purge_begin, purge_free,
-    purge_step, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add,
-    wheel_again, wheel_free, wheel_next, wheel_take, zone_named, zone_offset, zones_free,
+    BatchRoom, Change, Committed, EnvBox, Pattern, Purge, StreamEntry, StreamFace, StreamPlace, Wheel, Zone, change_get,
+    change_put, member_applied, member_apply, member_open, member_recovered, member_refused, purge_begin, purge_free,
+    purge_step, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add, wheel_again,
+    wheel_free, wheel_next, wheel_take, zone_named, zone_offset, zones_free,
 )
 
 from threading import Thread
@@ -380,6 +381,47 @@ cdef class TestEnv(EnvBox):
             env_lock(self.env)
             stream_stage_end(face.s, apply)
             env_unlock(self.env)
+
+    def join(self, StreamFace face not None, uint64_t refused=0) -> None:
+        """The stream becomes a member of a group."""
+        cdef int rc
+        with nogil:
+            env_lock(self.env)
+            rc = member_open(face.s, refused)
+            env_unlock(self.env)
+        if rc < 0:
+            raise MemoryError()
+
+    def recovered(self, StreamFace face not None) -> None:
+        member_recovered(face.s)
+
+    def commit(self, StreamFace face not None, list entries not None) -> int:
+        """Applies entries, each (index, data; None: one that is not the stream's); what member_apply answers at last.
+
+        Tasks run between its turns.
+        """
+        cdef size_t n = len(entries), done = 0, at = 0
+        cdef Committed* given = <Committed*>calloc(n + 1, sizeof(Committed))
+        cdef int rc = ST_WAIT
+        if given == NULL:
+            raise MemoryError()
+        for i, (index, data) in enumerate(entries):
+            given[i].index = index
+            given[i].normal = data is not None
+            given[i].data = span_of(data) if data is not None else span(NULL, 0)
+        while rc == ST_WAIT:
+            with nogil:
+                env_lock(self.env)
+                rc = member_apply(face.s, given + at, n - at, &done)
+                env_unlock(self.env)
+            at += done
+            self.run()
+        free(given)
+        return rc
+
+    def member(self, StreamFace face not None, uint64_t index) -> tuple[int, int]:
+        """Entries that were refused, and up to which index all is applied when the last one had this."""
+        return member_refused(face.s), member_applied(face.s, index)
 
     def take(self) -> list:
         """What went out since the last call."""

@@ -47,6 +47,11 @@ SEAMS = {
     "log_end": "clusters: where an entry of a log will start, for a later cut",
     "raftlog_open_memory": "clusters: groups of streams and consumers in memory",
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
+    "member_applied": "clusters: up to where a group's log may be let go",
+    "member_apply": "clusters: what a group has agreed on",
+    "member_open": "clusters: a stream that is a member of a group",
+    "member_recovered": "clusters: what a log had at the start is applied",
+    "member_refused": "clusters: what a snapshot says besides the messages",
     "stream_stage": "clusters: publishes that are checked before a majority has them",
     "stream_stage_end": "clusters: all are stored and acked together, or refused together",
 }

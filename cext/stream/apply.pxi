@@ -1,0 +1,253 @@
+# What a group has agreed on is applied, as every member of nats-server does: from the same entries come the same messages under
+# the same sequences, and the same number of refused entries. Nothing here asks a clock or who leads.
+#
+# An entry has the number of those before it: lseq. The sequence of a message is lseq + 1, less the entries that were refused.
+
+cdef inline int entry_refused(Stream* s) noexcept nogil:
+    s.member.refused += 1
+    return ST_OK
+
+
+cdef inline bint asks_for_flow(const StreamEntry* e) noexcept nogil:
+    # Flow control of a mirror's or source's origin, which is answered and not stored.
+    return e.change.data.n == 0 and e.reply.n and starts_with(e.change.header, b"NATS/1.0 100 ")
+
+
+cdef int entry_header(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
+    # What is stored of the header: without what a server said of the publisher, and with a life as long as a marker's.
+    # ST_OK | ST_NO_MEMORY
+    cdef Bytes* b = &s.member.header
+    cdef int64_t ttl
+    if h.request_info:
+        b.n = 0
+        if header_lines(c.header.p, c.header, b) < 0:
+            return ST_NO_MEMORY
+        c.header = b_span(b)
+        read_headers(h, c.header)
+    if h.ttl.n and s.cfg.subject_delete_marker_ttl and get_ttl(h.ttl, &ttl) and too_short(s, ttl):
+        return header_raised(s, c, h)
+    return ST_OK
+
+
+cdef int header_raised(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
+    cdef Bytes raised
+    cdef Bytes* b = &s.member.header
+    memset(&raised, 0, sizeof(Bytes))
+    if header_with_ttl(&raised, c.header, s.cfg.subject_delete_marker_ttl // SECOND) < 0:
+        bytes_free(&raised)
+        return ST_NO_MEMORY
+    bytes_free(b)
+    b[0] = raised
+    c.header = b_span(b)
+    read_headers(h, c.header)
+    return ST_OK
+
+
+cdef int entry_purge_begin(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil:
+    # What comes next waits until all of it is gone.
+    cdef Member* m = s.member
+    purge_free(&m.purge)
+    m.pattern.n = 0
+    if add_span(&m.pattern, pattern) < 0:
+        return ST_NO_MEMORY
+    purge_begin(&m.purge, s, b_span(&m.pattern), seq, keep, False)
+    return ST_OK if m.purge.gone >= 0 else <int>m.purge.gone
+
+
+cdef int entry_roll_up(Stream* s, Change* c) noexcept nogil:
+    # A message that replaces many.
+    cdef int rc
+    c.rollup = ROLLUP_NONE
+    rc = <int>stream_apply(s, c)
+    return rc if rc != ST_OK else entry_purge_begin(s, c.subject, c.seq, 0)
+
+
+cdef int entry_store(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
+    # ST_OK; MEMBER_*; or the store's error
+    cdef int64_t ttl
+    cdef int rc = entry_header(s, c, h)
+    if rc != ST_OK:
+        return rc
+    c.said = h
+    c.id = h.msg_id
+    if h.rollup.n and s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE:
+        c.rollup = rollup_of(h.rollup)
+    if is_unwanted(s, c.subject):
+        c.kind = CHANGE_SKIP
+    elif h.ttl.n and not get_ttl(h.ttl, &ttl):
+        return entry_refused(s)
+    if c.kind == CHANGE_MESSAGE and c.rollup == ROLLUP_SUBJECT and store_count_of(s.store, c.subject) > PURGE_PIECE:
+        return entry_roll_up(s, c)
+    rc = <int>stream_apply(s, c)
+    if rc == ST_TOO_LARGE:
+        return entry_refused(s)
+    return MEMBER_DIVERGED if rc == ST_ORDER else rc
+
+
+cdef int skip_to(Stream* s, uint64_t seq) noexcept nogil:
+    # Sequences up to this one are used up.
+    cdef Change c
+    memset(&c, 0, sizeof(Change))
+    c.kind = CHANGE_SKIP
+    c.seq = seq
+    c.ts = s.env.now
+    return <int>stream_apply(s, &c)
+
+
+cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
+    # One that is not applied yet.
+    cdef Change* c = &e.change
+    cdef PubHeaders h
+    cdef Draft d
+    cdef int rc = ST_OK
+    if e.lseq - s.member.refused != last:
+        if last or e.lseq < s.member.refused:
+            return MEMBER_DIVERGED
+        rc = skip_to(s, e.lseq - s.member.refused)      # nobody has those before it any more
+        if rc != ST_OK:
+            return rc
+    read_headers(&h, c.header)
+    if h.last_msg_id.n and not span_eq(h.last_msg_id, b_span(&s.last_id)):
+        return entry_refused(s)
+    c.seq = e.lseq + 1 - s.member.refused
+    draft_open(&d)
+    if s.cfg.subject_transform != NULL and stream_rename(s, &c.subject, &d) < 0:
+        rc = entry_refused(s)
+    else:
+        rc = entry_store(s, c, &h)
+    draft_free(&d)
+    return rc
+
+
+cdef int entry_skip(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
+    # One sequence, or a run of them that a leader found deleted.
+    cdef uint64_t end = e.change.seq + e.change.most - 1
+    if e.change.most == 0:
+        return skip_to(s, last + 1)
+    if end <= last:
+        return ST_OK
+    return MEMBER_DIVERGED if e.change.seq > last + 1 else skip_to(s, end)
+
+
+cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
+    # A message or a skip.
+    cdef StoreState state
+    store_state(s.store, &state)
+    if e.change.kind == CHANGE_SKIP and e.change.most:
+        return entry_skip(s, e, state.last_seq)
+    if asks_for_flow(e):
+        return ST_OK
+    if e.lseq - s.member.refused < state.last_seq or (e.lseq == 0 and state.last_seq):
+        return ST_OK                            # it is applied already
+    if e.change.kind == CHANGE_SKIP:
+        return entry_skip(s, e, state.last_seq)
+    return entry_message(s, e, state.last_seq)
+
+
+cdef int entry_purge(Stream* s, const StreamEntry* e) noexcept nogil:
+    cdef Member* m = s.member
+    if s.cfg.flags & STREAM_SEALED or (m.recovering and e.change.keep and e.change.seq == 0):
+        return ST_OK                # how many were to stay was said of what there was then
+    return entry_purge_begin(s, e.change.subject, e.change.seq, e.change.keep)
+
+
+cdef int entry_apply(Stream* s, StreamEntry* e) noexcept nogil:
+    cdef int rc
+    if e.change.kind == CHANGE_MESSAGE or e.change.kind == CHANGE_SKIP:
+        return entry_sequenced(s, e)
+    if e.change.kind == CHANGE_PURGE:
+        return entry_purge(s, e)
+    rc = <int>stream_apply(s, &e.change)
+    return ST_OK if rc == ST_NOT_FOUND or rc == ST_DAMAGED else rc
+
+
+# ---- atomic batches --------------------------------------------------------------------------------------------------
+
+cdef void held_refuse(Stream* s) noexcept nogil:
+    # What came of it used up numbers.
+    s.member.refused += s.member.held.count
+    held_drop(&s.member.held)
+
+
+cdef bint held_known(Stream* s, const StreamEntry* e) noexcept nogil:
+    # At the start: the log begins behind the first messages of a batch that is applied.
+    cdef StoreState state
+    store_state(s.store, &state)
+    return e.lseq - s.member.refused < state.last_seq
+
+
+cdef int held_add(Stream* s, const StreamEntry* e, Span entry, uint64_t index) noexcept nogil:
+    # ST_OK, also when the batch is refused with it | ST_NO_MEMORY, and nothing has changed
+    cdef HeldBatch* h = &s.member.held
+    cdef size_t was
+    if h.id.n and not span_eq(b_span(&h.id), e.batch):
+        held_refuse(s)
+    if e.batch_seq == 1:
+        held_refuse(s)
+        h.index = index
+    if s.member.recovering and e.batch_seq > 1 and h.count == 0 and held_known(s, e):
+        held_drop(h)
+        return ST_OK
+    was = h.entries.n
+    h.id.n = 0
+    if (add_span(&h.id, e.batch) < 0 or bytes_add(&h.entries, &entry.n, sizeof(entry.n)) < 0
+            or add_span(&h.entries, entry) < 0):
+        h.entries.n = was
+        return ST_NO_MEMORY
+    h.count += 1
+    if e.batch_seq != h.count:
+        held_refuse(s)
+    return ST_OK
+
+
+cdef int held_apply(Stream* s) noexcept nogil:
+    # All of it.
+    cdef HeldBatch* h = &s.member.held
+    cdef StreamEntry e
+    cdef Span entry
+    cdef size_t at = 0
+    cdef int rc = ST_OK
+    while at < h.entries.n and rc == ST_OK:
+        memcpy(&entry.n, h.entries.data + at, sizeof(entry.n))
+        entry.p = h.entries.data + at + sizeof(entry.n)
+        at += sizeof(entry.n) + entry.n
+        change_get(entry, &s.member.kept, &e)
+        rc = entry_sequenced(s, &e)
+        while s.member.purge.more:              # nothing may come between
+            purge_step(&s.member.purge)
+    held_drop(h)
+    return rc
+
+
+# ---- in their order --------------------------------------------------------------------------------------------------
+
+cdef int committed_apply(Stream* s, const Committed* x) noexcept nogil:
+    cdef Member* m = s.member
+    cdef StreamEntry e
+    cdef int rc
+    if not x.normal:
+        held_refuse(s)
+        return ST_OK
+    rc = change_get(x.data, &m.kept, &e)
+    if rc != 1:
+        return ST_UNKNOWN if rc == 0 else rc
+    if e.batch.n == 0:
+        held_refuse(s)
+        return entry_apply(s, &e)
+    rc = held_add(s, &e, x.data, x.index)
+    if rc == ST_OK and e.batch_ends and m.held.id.n:
+        rc = held_apply(s)
+    return rc
+
+
+cdef int member_apply(Stream* s, const Committed* entries, size_t n, size_t* done) noexcept nogil:
+    cdef Member* m = s.member
+    cdef int rc = ST_OK
+    done[0] = 0
+    if m.purge.more:
+        purge_step(&m.purge)
+    while done[0] < n and rc == ST_OK and not m.purge.more:
+        rc = committed_apply(s, &entries[done[0]])
+        done[0] += rc == ST_OK
+    stream_count_bytes(s)
+    return ST_WAIT if rc == ST_OK and m.purge.more else rc

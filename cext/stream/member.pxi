@@ -1,0 +1,52 @@
+# A stream that is a member of a Raft group: its members apply the same entries in the same order (apply.pxi). The one that
+# leads decides, and what it decides are proposals for entries (propose.pxi). A stream of one server has no Member.
+
+cdef struct HeldBatch:
+    # An atomic batch of which not all entries have come. They are applied together, or refused together.
+    Bytes id                    # empty: no batch is open
+    uint64_t count
+    uint64_t index              # of its first entry
+    Bytes entries               # for each its length (uint32_t) and its bytes
+
+
+cdef struct Member:
+    bint recovering             # entries are applied that were in the log at the start
+    uint64_t refused            # entries that used up a number of the group's, and no sequence of the stream
+    HeldBatch held
+    Purge purge                 # under way: what comes next waits for it
+    Bytes pattern               # its subject
+    Bytes kept                  # of change_get
+    Bytes header                # stored in place of what an entry has
+
+
+cdef uint64_t member_refused(const Stream* s) noexcept nogil:
+    return s.member.refused
+
+
+cdef void held_drop(HeldBatch* h) noexcept nogil:
+    h.id.n = 0
+    h.count = 0
+    bytes_free(&h.entries)
+
+
+cdef void member_free(Stream* s) noexcept nogil:
+    cdef Member* m = s.member
+    if m == NULL:
+        return
+    purge_free(&m.purge)
+    held_drop(&m.held)
+    bytes_free(&m.held.id)
+    bytes_free(&m.pattern)
+    bytes_free(&m.kept)
+    bytes_free(&m.header)
+    free(m)
+    s.member = NULL
+
+
+cdef void member_recovered(Stream* s) noexcept nogil:
+    s.member.recovering = False
+
+
+cdef uint64_t member_applied(const Stream* s, uint64_t index) noexcept nogil:
+    cdef const Member* m = s.member
+    return min(index, m.held.index - 1) if m.held.id.n else index
