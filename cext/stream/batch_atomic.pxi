@@ -319,7 +319,7 @@ cdef int atomic_restage(AtomicBatch* b, Span reply, Span more) noexcept nogil:
     cdef Span none
     cdef size_t at = 0
     cdef bint last
-    if s.staging.changes.n + b.changes.n > STAGED_MAX:
+    if staged_size(s.staging) + b.changes.n > STAGED_MAX:
         return ST_TOO_LARGE
     while at < b.changes.n:
         at = staged_at(&b.changes, at, &head, &none, &c)
@@ -335,7 +335,7 @@ cdef int atomic_commit(AtomicBatch* b, const Msg* m, bint eob) noexcept nogil:
     cdef StoreState state
     cdef Bytes more
     cdef uint64_t size, count = b.open.last - eob
-    cdef size_t end
+    cdef size_t end = 0
     cdef int rc
     memset(&more, 0, sizeof(Bytes))
     if (eob and atomic_mark_last(b) < 0) or add_batch_members(&more, batch_id(&b.open), count) < 0:

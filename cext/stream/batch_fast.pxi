@@ -147,7 +147,7 @@ cdef int fast_store_made(Stream* s, FastBatch* b, const FastReply* f, Msg* m, Pu
     if s.staging != NULL:
         b.pending += 1
         rc = ST_TOO_LARGE
-        if s.staging.changes.n + m.subject.n + m.header.n + m.data.n <= STAGED_MAX:
+        if staged_size(s.staging) + m.subject.n + m.header.n + m.data.n <= STAGED_MAX:
             rc = ST_OK if overlay_add(s, m.reply, &c, span(NULL, 0)) == 0 else ST_NO_MEMORY
     else:
         rc = fast_change(s, &c)

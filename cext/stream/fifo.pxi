@@ -5,13 +5,17 @@ cdef enum:
     FIFO_IDLE = 1 << 16         # an empty queue larger than this gives its memory back
 
 
-cdef uint8_t* fifo_add(Fifo* f, size_t n) noexcept nogil:
-    cdef uint8_t* p
+cdef void fifo_compact(Fifo* f) noexcept nogil:
     if f.head > 4096 and f.head > f.b.n // 2:
         memmove(f.b.data, f.b.data + f.head, f.b.n - f.head)
         f.b.n -= f.head
         f.base += f.head
         f.head = 0
+
+
+cdef uint8_t* fifo_add(Fifo* f, size_t n) noexcept nogil:
+    cdef uint8_t* p
+    fifo_compact(f)
     if bytes_reserve(&f.b, n) < 0:
         return NULL
     p = f.b.data + f.b.n

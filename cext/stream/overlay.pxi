@@ -15,6 +15,8 @@ cdef struct Staged:
     bint plain                  # of a batch: its headers ask for nothing
     uint64_t seq
     int64_t ts
+    int64_t msgs                # what it adds to Overlay.msgs, but for what replaces all
+    int64_t bytes               # likewise
     uint32_t n_reply
     uint32_t n_subject
     uint32_t n_header
@@ -25,9 +27,10 @@ cdef struct Staged:
 
 cdef struct StagedSubject:
     # What the staged changes make of one subject.
-    StagedSubject* next
+    ListNode node               # the overlay's
+    uint64_t staged             # changes; without one it is forgotten
     uint64_t last               # its last staged message
-    size_t at                   # where that stands in Overlay.changes
+    uint64_t at                 # where that stands in Overlay.changes
     uint64_t n                  # staged messages that are left
     uint64_t gone               # of the staged ones, so many of the oldest left again
     uint64_t taken              # likewise of the applied ones
@@ -36,25 +39,30 @@ cdef struct StagedSubject:
 cdef struct Overlay:
     uint64_t n                  # messages and skips
     uint64_t last_seq
-    bint emptied                # nothing is left of what is applied
+    uint32_t emptied            # changes that leave nothing of what is applied
     int64_t msgs                # more than are applied, or than none
     int64_t bytes
-    Bytes changes
+    Fifo changes
     Bytes last_id
     StrMap subjects
-    StagedSubject* first
+    List all                    # StagedSubjects
     StrMap ids                  # id -> sequence
 
 
+cdef inline StagedSubject* staged_subject_at(const ListNode* n) noexcept nogil:
+    return <StagedSubject*>list_owner(n, &(<StagedSubject*>NULL).node)
+
+
+cdef inline size_t staged_size(const Overlay* o) noexcept nogil:
+    return o.changes.b.n - o.changes.head
+
+
 cdef void overlay_clear(Overlay* o) noexcept nogil:
-    cdef StagedSubject* subject
-    while o.first != NULL:
-        subject = o.first
-        o.first = subject.next
-        free(subject)
+    while not list_empty(&o.all):
+        free(staged_subject_at(list_pop(&o.all)))
     strmap_free(&o.subjects)
     strmap_free(&o.ids)
-    bytes_free(&o.changes)
+    fifo_free(&o.changes)
     bytes_free(&o.last_id)
     memset(o, 0, sizeof(Overlay))
 
@@ -160,7 +168,7 @@ cdef bint overlay_latest(Overlay* o, Span subject, Change* c) noexcept nogil:
     cdef Span reply
     if t == NULL or t.n == 0:
         return False
-    staged_at(&o.changes, t.at, &head, &reply, c)
+    staged_at(&o.changes.b, t.at - o.changes.base, &head, &reply, c)
     return True
 
 
@@ -170,12 +178,12 @@ cdef uint64_t overlay_last_match(Stream* s, const Filter* f) noexcept nogil:
     cdef Staged head
     cdef Change c
     cdef Span reply
-    cdef size_t at = 0
+    cdef size_t at = o.changes.head
     cdef uint64_t last = 0
     cdef uint64_t* seqs = NULL
     cdef int64_t i = 0
-    while at < o.changes.n:
-        at = staged_at(&o.changes, at, &head, &reply, &c)
+    while at < o.changes.b.n:
+        at = staged_at(&o.changes.b, at, &head, &reply, &c)
         if filter_matches(f, c.subject):
             last = max(last, overlay_last(s, c.subject))
     i = 0 if o.emptied else store_last_per_subject(s.store, f, 0, &seqs)
@@ -193,7 +201,7 @@ cdef uint64_t overlay_oldest_size(Stream* s, Span subject) noexcept nogil:
     cdef Overlay* o = s.staging
     cdef const StagedSubject* t = <StagedSubject*>strmap_get(&o.subjects, subject)
     cdef uint64_t left = t.taken if t != NULL else 0, seq = 0
-    cdef size_t at = 0
+    cdef size_t at = o.changes.head
     cdef Staged head
     cdef Change c
     cdef Record r
@@ -211,8 +219,8 @@ cdef uint64_t overlay_oldest_size(Stream* s, Span subject) noexcept nogil:
         filter_free(&f)
         return 0
     left = t.gone if t != NULL else 0
-    while at < o.changes.n and t != NULL:
-        at = staged_at(&o.changes, at, &head, &reply, &c)
+    while at < o.changes.b.n and t != NULL:
+        at = staged_at(&o.changes.b, at, &head, &reply, &c)
         if c.kind == CHANGE_MESSAGE and span_eq(c.subject, subject):
             if left == 0:
                 return store_size_of(s.store, c.subject, c.header, c.data)
@@ -230,8 +238,7 @@ cdef StagedSubject* staged_subject(Overlay* o, Span subject) noexcept nogil:
             free(t)
             return NULL
         if t != NULL:
-            t.next = o.first
-            o.first = t
+            list_push_front(&o.all, &t.node)
     return t
 
 
@@ -248,7 +255,9 @@ cdef void oldest_leaves(Stream* s, Span subject, StagedSubject* t) noexcept nogi
 cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept nogil:
     # What the change will do to what the checks ask for. In the order of apply_message: stored, limits, rollup.
     cdef Overlay* o = s.staging
-    cdef StagedSubject* each = o.first
+    cdef ListWalk all
+    cdef ListNode* node
+    cdef StagedSubject* each
     cdef uint64_t keep = 0
     if c.kind == CHANGE_MESSAGE:
         keep = 1
@@ -259,12 +268,15 @@ cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept no
         while s.cfg.max_msgs_per_subject > 0 and overlay_count(s, c.subject) > <uint64_t>s.cfg.max_msgs_per_subject:
             oldest_leaves(s, c.subject, t)
     if c.rollup == ROLLUP_ALL:
-        while each != NULL:
+        all = list_walk(&o.all)
+        node = list_step(&all)
+        while node != NULL:
+            each = staged_subject_at(node)
             each.gone += each.n
             each.n = 0
             each.taken = 0
-            each = each.next
-        o.emptied = True
+            node = list_step(&all)
+        o.emptied += 1
         t.gone -= keep
         t.n = keep
         o.msgs = <int64_t>keep
@@ -279,23 +291,75 @@ cdef void overlay_note(Stream* s, StagedSubject* t, const Change* c) noexcept no
 cdef int overlay_add(Stream* s, Span reply, const Change* c, Span more) noexcept nogil:
     # 0 | -1 no memory, and nothing is staged.
     cdef Overlay* o = s.staging
-    cdef StagedSubject* t = staged_subject(o, c.subject)
-    cdef size_t was = o.changes.n
-    if t == NULL or staged_put(&o.changes, reply, c, False, more) < 0:
+    cdef StagedSubject* t
+    cdef Staged head
+    cdef int64_t msgs = o.msgs, bytes = o.bytes
+    cdef size_t was
+    fifo_compact(&o.changes)
+    was = o.changes.b.n
+    t = staged_subject(o, c.subject)
+    if t == NULL or staged_put(&o.changes.b, reply, c, False, more) < 0:
         return -1
     if c.id.n and s.cfg.duplicate_window > 0 and strmap_put(&o.ids, c.id, <void*><size_t>c.seq) < 0:
-        o.changes.n = was
+        o.changes.b.n = was
         return -1
     if c.kind == CHANGE_MESSAGE:
-        t.at = was
+        t.at = o.changes.base + was
+    t.staged += 1
     overlay_note(s, t, c)
+    memcpy(&head, o.changes.b.data + was, sizeof(Staged))
+    head.msgs = o.msgs - msgs
+    head.bytes = o.bytes - bytes
+    memcpy(o.changes.b.data + was, &head, sizeof(Staged))
     o.last_id.n = 0
     return add_span(&o.last_id, c.id)
 
 
+# ---- what is applied is staged no more -------------------------------------------------------------------------------
+
+cdef void subject_applied(Overlay* o, StagedSubject* t, const Staged* head, const Change* c) noexcept nogil:
+    # The first change is: what it did to its subject is so now.
+    cdef uint64_t kept = 1 if c.kind == CHANGE_MESSAGE else 0
+    cdef uint64_t removed = <uint64_t>(<int64_t>kept - head.msgs)
+    if o.emptied == 0 and c.rollup != ROLLUP_ALL:
+        t.taken -= min(removed, t.taken)
+    if t.gone and kept:
+        t.gone -= 1
+        t.taken += o.emptied == 0
+    else:
+        t.n -= kept
+    t.staged -= 1
+    if t.staged == 0:
+        strmap_del(&o.subjects, c.subject)
+        list_remove(&t.node)
+        free(t)
+
+
+cdef void overlay_pop(Stream* s) noexcept nogil:
+    # The first change is applied.
+    cdef Overlay* o = s.staging
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    cdef size_t next = staged_at(&o.changes.b, o.changes.head, &head, &reply, &c)
+    if head.kind != STAGED_REPEAT:
+        if c.rollup == ROLLUP_ALL:
+            o.emptied -= 1
+            head.msgs = 1 if c.kind == CHANGE_MESSAGE else 0
+            head.bytes = <int64_t>store_size_of(s.store, c.subject, c.header, c.data) * head.msgs
+        if o.emptied == 0:
+            o.msgs -= head.msgs
+            o.bytes -= head.bytes
+        if c.id.n and <uint64_t><size_t>strmap_get(&o.ids, c.id) == c.seq:
+            strmap_del(&o.ids, c.id)
+        subject_applied(o, <StagedSubject*>strmap_get(&o.subjects, c.subject), &head, &c)
+        o.n -= 1
+    fifo_drop(&o.changes, next - o.changes.head)
+
+
 cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil:
     cdef int rc = store_fits(m.subject, m.header, m.data)
-    if rc == ST_OK and s.staging.changes.n + m.subject.n + m.header.n + m.data.n > STAGED_MAX:
+    if rc == ST_OK and staged_size(s.staging) + m.subject.n + m.header.n + m.data.n > STAGED_MAX:
         return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"too much is staged at once")
     if rc == ST_OK and overlay_add(s, m.reply, c, span(NULL, 0)) < 0:
         rc = ST_NO_MEMORY
@@ -308,7 +372,7 @@ cdef int publish_repeated(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     memset(&c, 0, sizeof(Change))
     c.kind = <ChangeKind>STAGED_REPEAT
     c.seq = seq
-    staged_put(&s.staging.changes, reply, &c, False, span(NULL, 0))
+    staged_put(&s.staging.changes.b, reply, &c, False, span(NULL, 0))
     return 1
 
 
@@ -320,8 +384,8 @@ cdef void staged_refuse(Stream* s, size_t at, const char* text) noexcept nogil:
     cdef Staged head
     cdef Change c
     cdef Span reply
-    while at < o.changes.n:
-        at = staged_at(&o.changes, at, &head, &reply, &c)
+    while at < o.changes.b.n:
+        at = staged_at(&o.changes.b, at, &head, &reply, &c)
         fast_refused(s, reply)
         send_pub_error(s, reply, &ERR_STREAM_STORE_FAILED, span_c(text))
 
@@ -329,7 +393,7 @@ cdef void staged_refuse(Stream* s, size_t at, const char* text) noexcept nogil:
 cdef void staged_drop(Stream* s, const char* text) noexcept nogil:
     # All of it, where something is staged; the next publish is staged again.
     cdef Overlay* o = s.staging
-    if o == NULL or o.changes.n == 0:
+    if o == NULL or staged_size(o) == 0:
         return
-    staged_refuse(s, 0, text)
+    staged_refuse(s, o.changes.head, text)
     overlay_clear(o)
