@@ -315,6 +315,7 @@ cdef struct Committed:
     uint64_t index              # of the message of Raft that it came in
     bint normal                 # it is a StreamEntry; otherwise it only ends an open batch
     Span data
+    int64_t result              # of a purge: how many messages went; of a removal: ST_OK or ST_NOT_FOUND
 
 # An entry in nats-server's form. A run of skipped sequences is CHANGE_SKIP with `most`. kept: for what is no view of the entry,
 # valid until its next use. 1 | 0: it is none, or damaged | ST_NO_MEMORY
@@ -443,16 +444,27 @@ cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
 # From now on the stream is a member of a Raft group, and changes by what that has agreed on alone; in place of stream_activate.
 # refused: entries up to now that used up no sequence, as a snapshot says. 0 | 1 as of stream_activate | -1 no memory
-cdef int member_open(Stream* s, uint64_t refused) noexcept nogil
+# proposed: called with the lock held when there are proposals, where there were none.
+cdef int member_open(Stream* s, uint64_t refused, void (*proposed)(void* ctx) noexcept nogil, void* ctx) noexcept nogil
 # What the log had at the start is applied.
 cdef void member_recovered(Stream* s) noexcept nogil
 cdef uint64_t member_refused(const Stream* s) noexcept nogil
-# Applies entries in their order; `done`: so many of them. ST_OK: all | ST_WAIT: something takes long, and the rest, though it may
-# be empty, is to be given again in a later turn | ST_UNKNOWN: the next is none that is known | MEMBER_DIVERGED: the next does not
+# Applies entries in their order; `done`: so many of them. ST_OK: all | ST_WAIT: the next takes long, and is to be given again, as
+# the first, in a later turn | ST_UNKNOWN: the next is none that is known | MEMBER_DIVERGED: the next does not
 # follow what the stream has, which has to be brought to its leader's state first | another ST_*: this server cannot do it.
-cdef int member_apply(Stream* s, const Committed* entries, size_t n, size_t* done) noexcept nogil
+cdef int member_apply(Stream* s, Committed* entries, size_t n, size_t* done) noexcept nogil
 # Up to which index all is applied, when that of the last entry is this: an open batch is not.
 cdef uint64_t member_applied(const Stream* s, uint64_t index) noexcept nogil
+# All that the group agreed on until now is applied: the stream hears publishes, checks them against what is applied and what is
+# proposed, and proposes entries. What of them comes back by member_apply is acked. 0 | -1 no memory, and it follows.
+cdef int member_lead(Stream* s) noexcept nogil
+# What is proposed and not applied is nobody's any more: publishers of it hear nothing.
+cdef void member_follow(Stream* s) noexcept nogil
+# What is proposed since the last call, in place of what out has: for each its length (uint32_t) and its bytes. They belong into
+# the group's log in this order; those of one call with nothing between them.
+cdef void member_take(Stream* s, Bytes* out) noexcept nogil
+# Proposes a request of the control plane. ST_OK | ST_CLOSED: the stream does not lead | another ST_*
+cdef int member_propose(Stream* s, const StreamEntry* e) noexcept nogil
 # Between stream_stage and stream_stage_end, publishes that pass the checks are staged: the next one is checked as if they were
 # stored. At the end all are stored and acked, or none: then those that passed the checks hear an error, or, with `apply` false,
 # nothing. Whatever ends the process or the power meanwhile, the next start finds all or none. Not more than 64 MiB are staged.

@@ -69,10 +69,16 @@ cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint
     return True
 
 
+cdef inline uint64_t safe_seq(const Stream* s) noexcept nogil:
+    # Up to which sequence messages stay, whatever becomes of this server, or are served as if they did.
+    if s.member != NULL or s.cfg.persist_mode == PERSIST_MODE_ASYNC:
+        return UINT64_MAX               # a majority has them
+    return store_durable_seq(s.store)
+
+
 cdef inline bint ack_goes(const Stream* s, uint64_t seq) noexcept nogil:
     # Whether it may be sent at once.
-    return ((seq <= store_durable_seq(s.store) or s.cfg.persist_mode == PERSIST_MODE_ASYNC)
-            and s.acks.b.n == 0 and s.republished.b.n == 0)
+    return seq <= safe_seq(s) and s.acks.b.n == 0 and s.republished.b.n == 0
 
 
 cdef void pub_ack(Stream* s, Span reply, uint64_t seq, bint duplicate) noexcept nogil:

@@ -1,11 +1,54 @@
 # What a group has agreed on is applied, as every member of nats-server does: from the same entries come the same messages under
-# the same sequences, and the same number of refused entries. Nothing here asks a clock or who leads.
+# the same sequences, and the same number of refused entries. Whoever leads answers, and that is all that differs.
 #
 # An entry has the number of those before it: lseq. The sequence of a message is lseq + 1, less the entries that were refused.
 
-cdef inline int entry_refused(Stream* s) noexcept nogil:
+cdef inline bint is_staged(const Stream* s, uint64_t seq) noexcept nogil:
+    # Of what leads: the first change that is staged is to have this sequence.
+    cdef Staged head
+    if s.staging == NULL or s.staging.n == 0:
+        return False
+    memcpy(&head, s.staging.changes.b.data + s.staging.changes.head, sizeof(Staged))
+    return head.seq == seq
+
+
+cdef int entry_refused(Stream* s, const StreamEntry* e) noexcept nogil:
+    # It used up a number. Its leader refuses such a message before it is proposed.
+    if is_staged(s, e.lseq + 1 - s.member.refused):
+        overlay_pop(s)
+        overlay_renumber(s)
     s.member.refused += 1
+    if s.member.leads:
+        send_pub_error(s, e.reply, &ERR_STREAM_STORE_FAILED, span_c(b"refused by the members of the stream"))
     return ST_OK
+
+
+cdef void repeats_ack(Stream* s) noexcept nogil:
+    # Duplicates of what is applied.
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    while staged_size(s.staging):
+        staged_at(&s.staging.changes.b, s.staging.changes.head, &head, &reply, &c)
+        if head.kind != STAGED_REPEAT:
+            break
+        pub_ack(s, reply, head.seq, True)
+        overlay_pop(s)
+
+
+cdef void entry_answer(Stream* s, const StreamEntry* e, uint64_t seq) noexcept nogil:
+    # Its publisher hears that it is applied.
+    cdef Bytes more
+    if not s.member.leads:
+        return
+    memset(&more, 0, sizeof(Bytes))
+    if e.batch.n and e.reply.n:
+        add_batch_members(&more, e.batch, e.batch_seq)
+    applied_ack(s, e.reply, seq, &e.change, b_span(&more))
+    bytes_free(&more)
+    if is_staged(s, seq):
+        overlay_pop(s)
+        repeats_ack(s)
 
 
 cdef inline bint asks_for_flow(const StreamEntry* e) noexcept nogil:
@@ -62,8 +105,9 @@ cdef int entry_roll_up(Stream* s, Change* c) noexcept nogil:
     return rc if rc != ST_OK else entry_purge_begin(s, c.subject, c.seq, 0)
 
 
-cdef int entry_store(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
+cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
     # ST_OK; MEMBER_*; or the store's error
+    cdef Change* c = &e.change
     cdef int64_t ttl
     cdef int rc = entry_header(s, c, h)
     if rc != ST_OK:
@@ -75,12 +119,14 @@ cdef int entry_store(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
     if is_unwanted(s, c.subject):
         c.kind = CHANGE_SKIP
     elif h.ttl.n and not get_ttl(h.ttl, &ttl):
-        return entry_refused(s)
+        return entry_refused(s, e)
     if c.kind == CHANGE_MESSAGE and c.rollup == ROLLUP_SUBJECT and store_count_of(s.store, c.subject) > PURGE_PIECE:
         return entry_roll_up(s, c)
     rc = <int>stream_apply(s, c)
     if rc == ST_TOO_LARGE:
-        return entry_refused(s)
+        return entry_refused(s, e)
+    if rc == ST_OK:
+        entry_answer(s, e, c.seq)
     return MEMBER_DIVERGED if rc == ST_ORDER else rc
 
 
@@ -108,13 +154,13 @@ cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
             return rc
     read_headers(&h, c.header)
     if h.last_msg_id.n and not span_eq(h.last_msg_id, b_span(&s.last_id)):
-        return entry_refused(s)
+        return entry_refused(s, e)
     c.seq = e.lseq + 1 - s.member.refused
     draft_open(&d)
     if s.cfg.subject_transform != NULL and stream_rename(s, &c.subject, &d) < 0:
-        rc = entry_refused(s)
+        rc = entry_refused(s, e)
     else:
-        rc = entry_store(s, c, &h)
+        rc = entry_store(s, e, &h)
     draft_free(&d)
     return rc
 
@@ -144,29 +190,44 @@ cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
     return entry_message(s, e, state.last_seq)
 
 
-cdef int entry_purge(Stream* s, const StreamEntry* e) noexcept nogil:
-    cdef Member* m = s.member
-    if s.cfg.flags & STREAM_SEALED or (m.recovering and e.change.keep and e.change.seq == 0):
-        return ST_OK                # how many were to stay was said of what there was then
-    return entry_purge_begin(s, e.change.subject, e.change.seq, e.change.keep)
-
-
-cdef int entry_apply(Stream* s, StreamEntry* e) noexcept nogil:
+cdef int entry_purge(Stream* s, const StreamEntry* e, Committed* x) noexcept nogil:
     cdef int rc
+    if s.cfg.flags & STREAM_SEALED or (s.member.recovering and e.change.keep and e.change.seq == 0):
+        return ST_OK                # how many were to stay was said of what there was then
+    rc = entry_purge_begin(s, e.change.subject, e.change.seq, e.change.keep)
+    x.result = s.member.purge.gone
+    return rc
+
+
+cdef int entry_apply(Stream* s, StreamEntry* e, Committed* x) noexcept nogil:
     if e.change.kind == CHANGE_MESSAGE or e.change.kind == CHANGE_SKIP:
         return entry_sequenced(s, e)
     if e.change.kind == CHANGE_PURGE:
-        return entry_purge(s, e)
-    rc = <int>stream_apply(s, &e.change)
-    return ST_OK if rc == ST_NOT_FOUND or rc == ST_DAMAGED else rc
+        return entry_purge(s, e, x)
+    x.result = stream_apply(s, &e.change)
+    return ST_OK if x.result == ST_NOT_FOUND or x.result == ST_DAMAGED else <int>min(x.result, <int64_t>ST_OK)
 
 
 # ---- atomic batches --------------------------------------------------------------------------------------------------
 
+cdef uint64_t held_seq(Stream* s) noexcept nogil:
+    # That the next message would have.
+    cdef StoreState state
+    store_state(s.store, &state)
+    return state.last_seq + 1
+
+
 cdef void held_refuse(Stream* s) noexcept nogil:
     # What came of it used up numbers.
-    s.member.refused += s.member.held.count
-    held_drop(&s.member.held)
+    cdef HeldBatch* h = &s.member.held
+    while h.count:
+        h.count -= 1
+        if s.member.abandoned == 0 and is_staged(s, held_seq(s)):
+            overlay_pop(s)
+            overlay_renumber(s)
+        s.member.refused += 1
+    s.member.abandoned = 0
+    held_drop(h)
 
 
 cdef bint held_known(Stream* s, const StreamEntry* e) noexcept nogil:
@@ -221,10 +282,11 @@ cdef int held_apply(Stream* s) noexcept nogil:
 
 # ---- in their order --------------------------------------------------------------------------------------------------
 
-cdef int committed_apply(Stream* s, const Committed* x) noexcept nogil:
+cdef int committed_apply(Stream* s, Committed* x) noexcept nogil:
     cdef Member* m = s.member
     cdef StreamEntry e
     cdef int rc
+    x.result = ST_OK
     if not x.normal:
         held_refuse(s)
         return ST_OK
@@ -233,21 +295,42 @@ cdef int committed_apply(Stream* s, const Committed* x) noexcept nogil:
         return ST_UNKNOWN if rc == 0 else rc
     if e.batch.n == 0:
         held_refuse(s)
-        return entry_apply(s, &e)
+        return entry_apply(s, &e, x)
     rc = held_add(s, &e, x.data, x.index)
     if rc == ST_OK and e.batch_ends and m.held.id.n:
         rc = held_apply(s)
     return rc
 
 
-cdef int member_apply(Stream* s, const Committed* entries, size_t n, size_t* done) noexcept nogil:
+cdef bint purge_goes_on(Stream* s, Committed* x) noexcept nogil:
+    # Of the first entry. Whether there is more to do.
+    cdef Member* m = s.member
+    cdef StreamEntry e
+    cdef StoreState state
+    if m.purge.more:
+        purge_step(&m.purge)
+    if m.purge.more:
+        return True
+    m.purging = False
+    x.result = m.purge.gone
+    if change_get(x.data, &m.kept, &e) == 1 and e.change.kind == CHANGE_MESSAGE:
+        store_state(s.store, &state)
+        x.result = ST_OK
+        entry_answer(s, &e, state.last_seq)
+    return False
+
+
+cdef int member_apply(Stream* s, Committed* entries, size_t n, size_t* done) noexcept nogil:
     cdef Member* m = s.member
     cdef int rc = ST_OK
     done[0] = 0
-    if m.purge.more:
-        purge_step(&m.purge)
-    while done[0] < n and rc == ST_OK and not m.purge.more:
-        rc = committed_apply(s, &entries[done[0]])
+    while done[0] < n and rc == ST_OK:
+        if m.purging:
+            rc = ST_WAIT if purge_goes_on(s, &entries[done[0]]) else ST_OK
+        else:
+            rc = committed_apply(s, &entries[done[0]])
+            m.purging = rc == ST_OK and m.purge.more
+            rc = ST_WAIT if m.purging else rc
         done[0] += rc == ST_OK
     stream_count_bytes(s)
-    return ST_WAIT if rc == ST_OK and m.purge.more else rc
+    return rc

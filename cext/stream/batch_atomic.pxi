@@ -225,8 +225,8 @@ cdef Judged atomic_make(Stream* s, AtomicLook* look, Msg* m, PubHeaders* h, cons
 
 
 cdef Judged atomic_judge_one(AtomicBatch* b, AtomicLook* look, size_t at, Staged* head, Msg* m, PubHeaders* h,
-                             const StoreState* state) noexcept nogil:
-    # Checks the message that stands at a place of the batch, and fills in what it is to be.
+                             const StoreState* state, Span came) noexcept nogil:
+    # Checks the message that stands at a place of the batch, and fills in what it is to be. came: to this subject
     cdef Stream* s = b.open.s
     cdef Change c
     cdef Judged how
@@ -248,7 +248,7 @@ cdef Judged atomic_judge_one(AtomicBatch* b, AtomicLook* look, size_t at, Staged
         return JUDGED_GOOD
     if look.all.n + sizeof(Staged) + <size_t>c.subject.n + c.header.n + c.data.n + c.id.n > STAGED_MAX:
         return refused(publish_failed_with(s, m, &ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH, span_c(b"no room for its bytes")))
-    if staged_put(&look.all, span(NULL, 0), &c, head.plain, span(NULL, 0)) < 0:
+    if staged_put(&look.all, span(NULL, 0), &c, head.plain, came if look.renames else span(NULL, 0)) < 0:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
     return JUDGED_GOOD
 
@@ -256,13 +256,14 @@ cdef Judged atomic_judge_one(AtomicBatch* b, AtomicLook* look, size_t at, Staged
 cdef Judged atomic_judge_named(AtomicBatch* b, AtomicLook* look, size_t at, Staged* head, Msg* m, PubHeaders* h,
                                const StoreState* state) noexcept nogil:
     # Under the subject that the stream as it is now stores it under.
+    cdef Span came = m.subject
     cdef Draft d
     cdef Judged how
     draft_open(&d)
     if stream_rename(b.open.s, &m.subject, &d) < 0:
         how = refused(publish_failed_as(b.open.s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_TOO_LARGE)))
     else:
-        how = atomic_judge_one(b, look, at, head, m, h, state)
+        how = atomic_judge_one(b, look, at, head, m, h, state, came)
     draft_free(&d)
     return how
 
@@ -295,7 +296,7 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
         if look.renames:
             how = atomic_judge_named(b, &look, at, &head, &one, &h, state)
         else:
-            how = atomic_judge_one(b, &look, at, &head, &one, &h, state)
+            how = atomic_judge_one(b, &look, at, &head, &one, &h, state, one.subject)
         memset(&h, 0, sizeof(PubHeaders))
         at = next
     size[0] = look.size
@@ -318,16 +319,42 @@ cdef int atomic_restage(AtomicBatch* b, Span reply, Span more) noexcept nogil:
     cdef Change c
     cdef Span none
     cdef size_t at = 0
+    cdef uint64_t number = 1
     cdef bint last
+    cdef int rc = ST_OK
     if staged_size(s.staging) + b.changes.n > STAGED_MAX:
         return ST_TOO_LARGE
     while at < b.changes.n:
         at = staged_at(&b.changes, at, &head, &none, &c)
         last = at == b.changes.n
-        if overlay_add(s, reply if last else none, &c, more if last else none) < 0:
-            staged_drop(s, store_text(ST_NO_MEMORY))        # what is staged of it cannot be taken back alone
-            return ST_NO_MEMORY
+        if s.member != NULL:
+            rc = atomic_propose(b, reply if last else none, &head, &c, number, last)
+            number += 1
+        elif overlay_add(s, reply if last else none, &c, more if last else none) < 0:
+            rc = ST_NO_MEMORY
+        if rc != ST_OK:                 # what is staged of it cannot be taken back alone
+            staged_drop(s, store_text(rc))
+            member_lost_count(s)
+            return rc
     return ST_OK
+
+
+cdef int atomic_propose(AtomicBatch* b, Span reply, const Staged* head, const Change* c, uint64_t number,
+                        bint ends) noexcept nogil:
+    # ST_OK or ST_*
+    cdef Stream* s = b.open.s
+    cdef StreamEntry e
+    cdef int rc
+    memset(&e, 0, sizeof(StreamEntry))
+    e.change = c[0]
+    e.reply = reply
+    e.batch = batch_id(&b.open)
+    e.batch_seq = number
+    e.batch_ends = ends
+    came_to(s, staged_tail(head, c))
+    rc = message_propose(s, &e)
+    came_to(s, span(NULL, 0))
+    return rc
 
 
 cdef int atomic_commit(AtomicBatch* b, const Msg* m, bint eob) noexcept nogil:

@@ -146,9 +146,7 @@ cdef int fast_store_made(Stream* s, FastBatch* b, const FastReply* f, Msg* m, Pu
     batch_change(s, m, h, state.last_seq + 1, &c)
     if s.staging != NULL:
         b.pending += 1
-        rc = ST_TOO_LARGE
-        if staged_size(s.staging) + m.subject.n + m.header.n + m.data.n <= STAGED_MAX:
-            rc = ST_OK if overlay_add(s, m.reply, &c, span(NULL, 0)) == 0 else ST_NO_MEMORY
+        rc = change_stage(s, m.reply, &c)
     else:
         rc = fast_change(s, &c)
         if rc == ST_OK:

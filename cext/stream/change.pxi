@@ -38,7 +38,7 @@ cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
 
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
-    cdef bint again = s.cfg.republish != NULL and s.member == NULL
+    cdef bint again = s.cfg.republish != NULL and stream_leads(s)
     cdef uint64_t before = store_last_of(s.store, c.subject) if again else 0
     cdef const PubHeaders* said = c.said
     cdef PubHeaders h
@@ -154,7 +154,7 @@ cdef inline int64_t stream_change(Stream* s, const Change* c) noexcept nogil:
     if s.on_change != NULL:
         s.on_change(s.change_ctx, c)
     if s.member != NULL and not is_own_affair(s, c):
-        return ST_OK
+        return member_decides(s, c)
     return stream_apply(s, c)
 
 

@@ -75,7 +75,7 @@ cdef void timetable_go(Timetable* t) noexcept nogil:
     cdef uint32_t left = TIMETABLE_TURN
     cdef uint64_t next
     cdef int rc
-    if s.failed or s.halted or s.staging != NULL or s.dedupe.rolling != NULL:
+    if s.failed or s.halted or (s.staging != NULL and s.member == NULL) or s.dedupe.rolling != NULL:
         timetable_pause(t)
         return
     wait_cancel(&t.wait)

@@ -1,14 +1,9 @@
 # What the store tells of durability: what is on disk is answered and shown; when writing fails, all that waits is refused.
 
-cdef inline uint64_t republished_upto(const Stream* s) noexcept nogil:
-    # What may be seen.
-    return UINT64_MAX if s.cfg.persist_mode == PERSIST_MODE_ASYNC else store_durable_seq(s.store)
-
-
 cdef void republish_durable(Stream* s) noexcept nogil:
     # A piece of what may be seen, and the acks behind it. The rest, and what comes of it, has turns of its own.
-    cdef uint64_t sent = republish_upto(s, republished_upto(s), REPUBLISH_PIECE)
-    cdef uint64_t seq = republished_upto(s)
+    cdef uint64_t sent = republish_upto(s, safe_seq(s), REPUBLISH_PIECE)
+    cdef uint64_t seq = safe_seq(s)
     if sent < seq:
         task_post(&s.env.tasks, &s.republish)
     release_acks(s, min(seq, sent), 0)

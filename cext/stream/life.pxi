@@ -156,23 +156,8 @@ cdef bint last_resume(Stream* s) noexcept nogil:
     return s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE and rollups_finish(s)
 
 
-cdef int member_open(Stream* s, uint64_t refused) noexcept nogil:
-    cdef bint changed = last_resume(s)
-    s.member = <Member*>calloc(1, sizeof(Member))
-    if s.member == NULL or timetable_start(s) < 0:
-        return -1
-    s.member.refused = refused
-    s.member.recovering = True
-    stream_count_bytes(s)
-    return changed
-
-
-cdef int stream_activate(Stream* s) noexcept nogil:
-    cdef bint changed = last_resume(s)
-    stream_settle(s, 0, False)
-    stream_count_bytes(s)
-    if timetable_start(s) < 0:
-        return -1
+cdef int stream_listen(Stream* s) noexcept nogil:
+    # 0 | -1 no memory, and nothing is subscribed
     s.subs = <void**>calloc(<size_t>s.cfg.n_subjects + 1, sizeof(void*))
     if s.subs == NULL:
         return -1
@@ -181,15 +166,73 @@ cdef int stream_activate(Stream* s) noexcept nogil:
         s.subs = NULL
         return -1
     s.n_subs = s.cfg.n_subjects
-    if subscribe_messages(s) < 0 or (s.cfg.flags & STREAM_ALLOW_DIRECT and subscribe_direct(s, s.cfg.name, s.direct) < 0):
-        unsubscribe_all(s.env, s.subs, s.n_subs)
-        unsubscribe_all(s.env, s.asked, 2)
-        free(s.subs)
-        s.subs = NULL
-        s.n_subs = 0
+    if ((s.member == NULL and subscribe_messages(s) < 0)
+            or (s.cfg.flags & STREAM_ALLOW_DIRECT and subscribe_direct(s, s.cfg.name, s.direct) < 0)):
+        stream_hear_nothing(s)
         return -1
     s.active = True
+    return 0
+
+
+cdef void stream_hear_nothing(Stream* s) noexcept nogil:
+    if s.subs != NULL:
+        unsubscribe_all(s.env, s.subs, s.n_subs)
+    unsubscribe_all(s.env, s.direct, 2)
+    unsubscribe_all(s.env, s.origin_direct, 2)
+    unsubscribe_all(s.env, s.asked, 2)
+    free(s.subs)
+    s.subs = NULL
+    s.n_subs = 0
+    s.active = False
+
+
+cdef int stream_activate(Stream* s) noexcept nogil:
+    cdef bint changed = last_resume(s)
+    stream_settle(s, 0, False)
+    stream_count_bytes(s)
+    if timetable_start(s) < 0 or stream_listen(s) < 0:
+        return -1
     return changed
+
+
+# ---- a member of a group ---------------------------------------------------------------------------------------------
+
+cdef int member_open(Stream* s, uint64_t refused, void (*proposed)(void* ctx) noexcept nogil, void* ctx) noexcept nogil:
+    cdef bint changed = last_resume(s)
+    s.member = <Member*>calloc(1, sizeof(Member))
+    if s.member == NULL or timetable_start(s) < 0:
+        return -1
+    s.member.refused = refused
+    s.member.recovering = True
+    s.member.proposed = proposed
+    s.member.proposed_ctx = ctx
+    stream_count_bytes(s)
+    return changed
+
+
+cdef int member_lead(Stream* s) noexcept nogil:
+    if stream_stage(s) < 0 or stream_listen(s) < 0:
+        member_follow(s)
+        return -1
+    s.member.leads = True
+    s.member.abandoned = s.member.held.count
+    timetable_again(s, False)       # what is due was the former leader's to do
+    stream_settle(s, 0, False)
+    return 0
+
+
+cdef void member_follow(Stream* s) noexcept nogil:
+    stream_hear_nothing(s)
+    s.member.leads = False
+    s.member.abandoned = 0
+    bytes_free(&s.member.proposals)
+    overlay_free(s.staging)
+    s.staging = NULL
+    batches_free(s)
+    fifo_free(&s.dedupe.waiting)
+    free(s.dedupe.first)
+    s.dedupe.first = NULL
+    pattern_free(s)
 
 
 cdef void store_config(const StreamConfig* cfg, const StreamPlace* place, StoreConfig* to) noexcept nogil:
@@ -306,14 +349,8 @@ cdef void stream_answer_rest(Stream* s) noexcept nogil:
 
 cdef void stream_stop(Stream* s) noexcept nogil:
     dedupe_finish(s)
-    if s.subs != NULL:
-        unsubscribe_all(s.env, s.subs, s.n_subs)
-    unsubscribe_all(s.env, s.direct, 2)
-    unsubscribe_all(s.env, s.origin_direct, 2)
-    unsubscribe_all(s.env, s.asked, 2)
+    stream_hear_nothing(s)
     intakes_free(s)
-    s.n_subs = 0
-    s.active = False
     direct_stop(s)
     batches_free(s)
     timetable_stop(s)

@@ -10,10 +10,17 @@ cdef struct HeldBatch:
 
 
 cdef struct Member:
+    bint leads
     bint recovering             # entries are applied that were in the log at the start
     uint64_t refused            # entries that used up a number of the group's, and no sequence of the stream
+    uint64_t abandoned          # messages of a batch that is held, whose leader is gone: they will be refused
     HeldBatch held
-    Purge purge                 # under way: what comes next waits for it
+    Bytes proposals             # for each its length (uint32_t) and its bytes
+    void (*proposed)(void* ctx) noexcept nogil      # there are proposals, where there were none
+    void* proposed_ctx
+    Span came_to                # while a publish is checked: its subject, where the stream stores it under another
+    bint purging                # the first entry that is given is not done yet
+    Purge purge
     Bytes pattern               # its subject
     Bytes kept                  # of change_get
     Bytes header                # stored in place of what an entry has
@@ -36,6 +43,7 @@ cdef void member_free(Stream* s) noexcept nogil:
     purge_free(&m.purge)
     held_drop(&m.held)
     bytes_free(&m.held.id)
+    bytes_free(&m.proposals)
     bytes_free(&m.pattern)
     bytes_free(&m.kept)
     bytes_free(&m.header)

@@ -357,15 +357,6 @@ cdef void overlay_pop(Stream* s) noexcept nogil:
     fifo_drop(&o.changes, next - o.changes.head)
 
 
-cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil:
-    cdef int rc = store_fits(m.subject, m.header, m.data)
-    if rc == ST_OK and staged_size(s.staging) + m.subject.n + m.header.n + m.data.n > STAGED_MAX:
-        return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"too much is staged at once")
-    if rc == ST_OK and overlay_add(s, m.reply, c, span(NULL, 0)) < 0:
-        rc = ST_NO_MEMORY
-    return 1 if rc == ST_OK else publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
-
-
 cdef int publish_repeated(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     # A duplicate of what is staged: its answer goes out behind that one's.
     cdef Change c
@@ -374,6 +365,28 @@ cdef int publish_repeated(Stream* s, Span reply, uint64_t seq) noexcept nogil:
     c.seq = seq
     staged_put(&s.staging.changes.b, reply, &c, False, span(NULL, 0))
     return 1
+
+
+cdef void overlay_renumber(Stream* s) noexcept nogil:
+    # The first one was refused: those behind it have a sequence less than was foreseen.
+    cdef Overlay* o = s.staging
+    cdef ListWalk all = list_walk(&o.all)
+    cdef ListNode* node = list_step(&all)
+    cdef size_t at = o.changes.head, next
+    cdef Staged head
+    cdef Change c
+    cdef Span reply
+    while node != NULL:
+        staged_subject_at(node).last -= 1
+        node = list_step(&all)
+    while at < o.changes.b.n:
+        next = staged_at(&o.changes.b, at, &head, &reply, &c)
+        head.seq -= 1
+        memcpy(o.changes.b.data + at, &head, sizeof(Staged))
+        if c.id.n and strmap_get(&o.ids, c.id) != NULL:
+            strmap_put(&o.ids, c.id, <void*><size_t>head.seq)
+        at = next
+    o.last_seq -= 1
 
 
 # ---- what is not applied ---------------------------------------------------------------------------------------------

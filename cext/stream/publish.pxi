@@ -209,7 +209,9 @@ cdef int publish_renamed(Stream* s, const Msg* m, const PubHeaders* h, Span fast
     if stream_rename(s, &renamed.subject, &d) < 0:
         publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_TOO_LARGE))
     else:
+        came_to(s, m.subject)
         rc = publish_named(s, &renamed, h, fast)
+        came_to(s, span(NULL, 0))
     draft_free(&d)
     return rc
 

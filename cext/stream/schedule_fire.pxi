@@ -66,6 +66,7 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
         return
     memset(&m, 0, sizeof(Msg))
     draft_open(&d)
+    came_to(s, subject)
     if stream_rename(s, &subject, &d) == 0:
         m.dest = subject
         m.subject = subject
@@ -75,6 +76,7 @@ cdef void publish_product(Stream* s, Span subject, Span header, Span data) noexc
         read_headers(&h, header)
         publish_checked(s, &m, &h, True)
         s.timetable.stored = True
+    came_to(s, span(NULL, 0))
     draft_free(&d)
 
 
@@ -117,7 +119,7 @@ cdef int schedule_fire(Timetable* t, uint64_t seq, bint once) noexcept nogil:
     cdef Pattern p
     cdef const Zone* z
     cdef int rc
-    if s.member != NULL:
+    if not stream_leads(s):
         return ST_OK                    # the leader's to do
     if not once and (not u64map_get(&t.due, seq, &due) or <int64_t>due > s.env.now):
         return ST_OK                    # it is due at another time by now

@@ -33,6 +33,15 @@ cdef int roll_up_in_pieces(Stream* s, const Msg* m, const Change* c) noexcept no
     return 1
 
 
+cdef int publish_staged(Stream* s, const Msg* m, const Change* c) noexcept nogil:
+    cdef int rc = store_fits(m.subject, m.header, m.data)
+    if rc == ST_OK:
+        rc = change_stage(s, m.reply, c)
+        if rc == ST_TOO_LARGE:
+            return publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, b"too much is staged at once")
+    return 1 if rc == ST_OK else publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(rc))
+
+
 cdef int publish_change(Stream* s, const Msg* m, const Change* c) noexcept nogil:
     # It passed all checks.
     cdef int rc

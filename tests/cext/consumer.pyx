@@ -6,7 +6,7 @@ from libc.string cimport memset
 from jsserver.cext.bytes cimport Bytes, Span, bytes_free, span_of
 from jsserver.cext.consumer cimport (
     ConsumerEntry, ConsumerHandle, consumer_apply, consumer_entry_get, consumer_entry_put, consumer_follow, consumer_join,
-    consumer_lead_group, consumer_reset_group, consumer_restore,
+    consumer_lead, consumer_lead_group, consumer_reset_group, consumer_restore,
 )
 
 
@@ -116,3 +116,14 @@ cdef class Member:
     def asked(self) -> int:
         """How many pull requests wait with the leader."""
         return self.handle.c.asked.n
+
+
+def lead_alone(ConsumerHandle handle not None) -> None:
+    """The consumer has no group, and its stream serves: it delivers from now on."""
+    cdef int rc
+    with nogil:
+        handle.box.enter()
+        rc = consumer_lead(handle.c)
+        handle.box.leave()
+    if rc < 0:
+        raise MemoryError

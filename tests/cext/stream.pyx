@@ -3,7 +3,7 @@ goes out and leads to the subscriptions in it; and streams that are opened in it
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
@@ -18,9 +18,10 @@ from jsserver.cext.store cimport (
 )
 from jsserver.cext.stream cimport (
     BatchRoom, Change, Committed, EnvBox, Pattern, Purge, StreamEntry, StreamFace, StreamPlace, Wheel, Zone, change_get,
-    change_put, member_applied, member_apply, member_open, member_recovered, member_refused, purge_begin, purge_free,
-    purge_step, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add, wheel_again,
-    wheel_free, wheel_next, wheel_take, zone_named, zone_offset, zones_free,
+    change_put, member_applied, member_apply, member_follow, member_lead, member_open, member_propose, member_recovered,
+    member_refused, member_take, purge_begin, purge_free, purge_step, read_pattern, stream_apply, stream_stage,
+    stream_stage_apply, stream_stage_end, wheel_add, wheel_again, wheel_free, wheel_next, wheel_take, zone_named,
+    zone_offset, zones_free,
 )
 
 from threading import Thread
@@ -382,47 +383,6 @@ cdef class TestEnv(EnvBox):
             stream_stage_end(face.s, apply)
             env_unlock(self.env)
 
-    def join(self, StreamFace face not None, uint64_t refused=0) -> None:
-        """The stream becomes a member of a group."""
-        cdef int rc
-        with nogil:
-            env_lock(self.env)
-            rc = member_open(face.s, refused)
-            env_unlock(self.env)
-        if rc < 0:
-            raise MemoryError()
-
-    def recovered(self, StreamFace face not None) -> None:
-        member_recovered(face.s)
-
-    def commit(self, StreamFace face not None, list entries not None) -> int:
-        """Applies entries, each (index, data; None: one that is not the stream's); what member_apply answers at last.
-
-        Tasks run between its turns.
-        """
-        cdef size_t n = len(entries), done = 0, at = 0
-        cdef Committed* given = <Committed*>calloc(n + 1, sizeof(Committed))
-        cdef int rc = ST_WAIT
-        if given == NULL:
-            raise MemoryError()
-        for i, (index, data) in enumerate(entries):
-            given[i].index = index
-            given[i].normal = data is not None
-            given[i].data = span_of(data) if data is not None else span(NULL, 0)
-        while rc == ST_WAIT:
-            with nogil:
-                env_lock(self.env)
-                rc = member_apply(face.s, given + at, n - at, &done)
-                env_unlock(self.env)
-            at += done
-            self.run()
-        free(given)
-        return rc
-
-    def member(self, StreamFace face not None, uint64_t index) -> tuple[int, int]:
-        """Entries that were refused, and up to which index all is applied when the last one had this."""
-        return member_refused(face.s), member_applied(face.s, index)
-
     def take(self) -> list:
         """What went out since the last call."""
         got, self.sent = self.sent, []          # in one step: the commit thread sends, too
@@ -581,6 +541,7 @@ def decimal(uint64_t v):
 include "faults.pxi"
 include "times.pxi"
 include "entries.pxi"
+include "members.pxi"
 
 
 def open_test_stream(EnvBox box not None, prepared, directory=None, bytes domain=b"", bytes account_hash=b"szMpdrwD",

@@ -18,7 +18,7 @@ import pytest
 from jsserver.cext.stream import Message, StreamState
 from tests.cext.raft import append_entry
 from tests.cext.raftlog import Directory, Machine
-from tests.cext.stream import TestEnv
+from tests.cext.stream import PyMember, TestEnv
 from tests.peer import REASON, find_peer
 from tests.raft.cluster import NAMES, Cluster
 from tests.unit.stream_world import FILE, SECOND, World, compiled
@@ -263,12 +263,12 @@ def test_replicas_are_equal(ended: Cluster, name: str, tmp_path: Path) -> None:
     for consumer, wanted in STREAMS[name][1].items():
         filters = (wanted.encode(),) if wanted else ()
         ours.consumer(name=consumer.encode(), filters=filters)
-    env.join(ours.stream)
-    env.recovered(ours.stream)
-    assert env.commit(ours.stream, log) == 0
+    member = PyMember(env, ours.stream)
+    member.recovered()
+    assert member.commit(log) == 0
     env.advance(SECOND)
     index = log[-1][0]
-    assert env.member(ours.stream, index) == (0, index)
+    assert (member.refused, member.applied(index)) == (0, index)
     found = contents(ours)
     close(ours)
     for server in NAMES[1:]:

@@ -33,7 +33,6 @@ VOCABULARY = re.compile(r"KIND_|CLOSE_|ENTRY_|EXTENDS")
 #: will. Tests drive it, so that the feature finds it sound.
 SEAMS = {
     "change_get": "clusters: an entry of a stream's group is a change",
-    "change_put": "clusters: a change that a leader proposes is an entry",
     "consumer_apply": "clusters: what a consumer's group agreed on",
     "consumer_entry_get": "clusters: entries of a consumer's group",
     "consumer_follow": "clusters: a consumer whose server no longer leads",
@@ -49,6 +48,10 @@ SEAMS = {
     "store_figures": "metrics: bytes that a stream's blocks and its index take",
     "member_applied": "clusters: up to where a group's log may be let go",
     "member_apply": "clusters: what a group has agreed on",
+    "member_follow": "clusters: a stream whose server no longer leads",
+    "member_lead": "clusters: a stream whose server leads",
+    "member_propose": "clusters: deletes and purges on request",
+    "member_take": "clusters: what the leader of a stream proposes",
     "member_open": "clusters: a stream that is a member of a group",
     "member_recovered": "clusters: what a log had at the start is applied",
     "member_refused": "clusters: what a snapshot says besides the messages",

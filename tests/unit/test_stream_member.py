@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cext.stream import TestEnv, put_change
+from tests.cext.stream import PyMember, TestEnv, put_change
 from tests.unit.stream_world import FILE, INTEREST, MEMORY, SECOND, World, compiled, headers
 
 MESSAGE, SKIP, DELETE, RELEASE, PURGE = range(1, 6)
@@ -38,20 +38,20 @@ class Follower(World):
         path = bytes(directory) if directory else None
         super().__init__(env, path, active=False, **(storage | params))
         self.index = 0
-        self.env.join(self.stream, refused)
+        self.member = PyMember(env, self.stream, refused)
 
     def apply(self, *entries: bytes | None) -> int:
         first = self.index + 1
         self.index += len(entries)
-        return self.env.commit(self.stream, list(enumerate(entries, first)))
+        return self.member.commit(list(enumerate(entries, first)))
 
     @property
     def refused(self) -> int:
-        return self.env.member(self.stream, self.index)[0]
+        return self.member.refused
 
     @property
     def applied(self) -> int:
-        return self.env.member(self.stream, self.index)[1]
+        return self.member.applied(self.index)
 
     def bodies(self) -> dict[int, bytes]:
         state = self.stream.state()
@@ -154,7 +154,7 @@ def test_the_rest_of_a_batch_that_is_known_is_skipped_at_a_start() -> None:
     follower.apply(*(message(n) for n in range(5)))
     assert follower.apply(of_batch(2, 2), of_batch(3, 3, ends=True), message(5)) == 0
     assert (follower.refused, follower.stream.state().last_seq) == (0, 6)
-    follower.env.recovered(follower.stream)
+    follower.member.recovered()
     assert follower.apply(of_batch(2, 2)) == 0
     assert follower.refused == 1
 
@@ -165,7 +165,7 @@ def test_a_purge_that_keeps_is_not_repeated_at_a_start() -> None:
     keeps = put_change({"kind": PURGE, "keep": 2, "last": 5})
     follower.apply(keeps)
     assert len(follower.bodies()) == 5
-    follower.env.recovered(follower.stream)
+    follower.member.recovered()
     follower.apply(keeps)
     assert list(follower.bodies()) == [4, 5]
     follower.apply(message(5), put_change({"kind": PURGE, "last": 5}))
