@@ -10,11 +10,14 @@ import os
 import struct
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from jsserver import StartError
 from jsserver.cext.groups import GroupError, RaftGroups
 from jsserver.cluster.meta import Change, MetaError, MetaState
+from jsserver.disk.directories import make_directory
+from jsserver.disk.quarantine import put_aside, settle
 from jsserver.services.unheld import Unheld
 from jsserver.text.goformat import failure, quote
 from jsserver.text.identity import short_hash
@@ -39,6 +42,8 @@ PATIENCE = 20.0
 """Seconds without a leader after which this member asks for votes: several elections."""
 CURRENT = 3 * 10**9
 """Nanoseconds within which a member was heard that may be handed the lead."""
+AGAIN_MIN, AGAIN_MAX = 1.0, 60.0
+"""Seconds before the directory is opened again after a failure: twice as many each time."""
 SIZE_MIN = 2
 """Members that a cluster has at least, before anybody has said how many there are."""
 
@@ -91,6 +96,8 @@ class MetaGroup:
         self._kept = 0
         """The index of the last snapshot."""
         self._stopped = False
+        self._reopening: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self.last_snapshot = 0
         """When it was made, in ns since the epoch; 0: not yet."""
 
@@ -117,7 +124,10 @@ class MetaGroup:
 
     def _open(self) -> None:
         assert self._groups is not None
-        os.makedirs(self._directory, exist_ok=True)
+        settle(self._directory)
+        make_directory(self._directory)
+        self.state = MetaState()
+        self._applied = self._term = self._kept = 0
         known = os.path.exists(os.path.join(self._directory, "peers.idx"))
         what = "recovering state" if known else "bootstrapping"
         self._log.info(f"JetStream cluster {what}")
@@ -143,6 +153,9 @@ class MetaGroup:
         for timer in (self._timer, self._watch_timer):
             if timer is not None:
                 timer.cancel()
+        if self._reopening is not None:
+            self._closing.set()
+            await self._reopening
         if self._group is not None:
             self._keep()
         if self._groups is not None and self._writer is not None:
@@ -206,7 +219,7 @@ class MetaGroup:
         try:
             taken = group.take()
         except GroupError as error:
-            self._stop(str(error))
+            self._fail(str(error), damaged=True)
             return
         self._look(group)
         replaced = taken.state is not None
@@ -267,9 +280,10 @@ class MetaGroup:
             else:
                 self._log.warn("JetStream cluster has no metadata leader")
         if now.diverged:
-            self._stop("its log has committed what the leader's has not")
+            self._fail("its log has committed what the leader's has not", damaged=True)
         elif now.error:
-            self._stop(f"its disk or memory refuses: {os.strerror(now.error)}")
+            why = f"its disk or memory refuses: {os.strerror(now.error)}"
+            self._fail(why, damaged=False)
         elif now.role == "stopped":
             self._stop("it was removed from the cluster, or has no memory")
 
@@ -277,6 +291,43 @@ class MetaGroup:
         if not self._stopped:
             self._stopped = True
             self._log.error(f"This server takes part in the meta group no more: {why}")
+
+    def _fail(self, why: str, *, damaged: bool) -> None:
+        """The group begins again from its directory, which holds all that it ever said it has; from
+        nothing where the directory is damaged."""
+        if not self._stopped:
+            self._stopped = True
+            self._log.error(f"This server takes no part in the meta group for a while: {why}")
+            self._reopening = asyncio.create_task(self._begin_again(damaged))
+
+    async def _begin_again(self, damaged: bool) -> None:
+        pause = AGAIN_MIN
+        while True:
+            await asyncio.to_thread(self._shut)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), pause)
+                return
+            pause = min(pause * 2, AGAIN_MAX)
+            try:
+                if damaged:
+                    aside = await asyncio.to_thread(put_aside, self._directory)
+                    self._log.warn(f"The meta group's directory is now {quote(aside)}")
+                    damaged = False
+                await asyncio.to_thread(self._open)
+                break
+            except (GroupError, OSError, MetaError) as error:
+                self._log.error(f"The meta group cannot be opened again: {error}")
+        if self._closing.is_set():
+            return
+        self._stopped = self._stands_in = False
+        self._led = asyncio.get_running_loop().time()
+        self._follow([], True)
+        self._take()
+
+    def _shut(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            group.close()
 
     def _name_of(self, peer: str) -> str:
         if peer and peer not in self._known:

@@ -14,6 +14,7 @@ from nats.aio.client import Client
 
 from jsserver.cext.bytes import s2_decode
 from jsserver.cluster.meta import MetaState
+from jsserver.disk.quarantine import put_aside
 from tests.cext.raftlog import Directory, Machine, read_snapshot
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import Cluster, page
@@ -373,3 +374,43 @@ def test_a_snapshot_is_what_it_was_read_from() -> None:
     expected["client"] = {"acc": "A", "svc": "B", "cluster": "C"}
     expected["Consumers"] = [{"client": {"acc": "B"}, "name": "D", "stream": "S", "z": 1}]
     assert kept == [expected]
+
+
+@asynchronous
+async def test_a_group_whose_disk_refused_takes_part_again(servers: Servers) -> None:
+    """A directory stands where the file of votes is written: the next vote cannot be kept."""
+    members = Members(servers)
+    leader = await members.led()
+    folder = members.folder(members.ours)
+    obstacle = folder / "tav.idx.new"
+    obstacle.mkdir()
+    await asyncio.to_thread(leader.kill)
+    log = members.ours.log
+    await until(lambda: "takes no part in the meta group for a while: its disk" in log(), 60)
+    obstacle.rmdir()
+    await members.led()
+    await asyncio.to_thread(leader.start)
+    await members.led()
+    assert sorted(one.name for one in folder.parent.iterdir()) == [META.decode()]
+
+
+@asynchronous
+async def test_a_damaged_directory_is_put_aside(servers: Servers) -> None:
+    """It begins again as a member that lost what it had, with its vote, and catches up."""
+    members = Members(servers)
+    leader = await members.led()
+    async with connected(leader) as client:
+        await api(client, "STREAM.CREATE.ONE", {"name": "ONE", "subjects": ["one"]})
+    await members.led()
+    folder = members.folder(members.ours)
+    await asyncio.to_thread(members.ours.stop)
+    aside = Path(put_aside(str(folder)))
+    assert (aside / "tav.idx").read_bytes() == (folder / "tav.idx").read_bytes()
+    assert sorted(one.name for one in folder.iterdir()) == ["lost", "peers.idx", "tav.idx"]
+    # As a kill in the middle leaves it.
+    folder.rename(folder.with_name(folder.name + ".next"))
+    await asyncio.to_thread(members.ours.start)
+    members.ours.wait_log("is lost: this server catches up before its vote counts")
+    await members.led()
+    await until(lambda: not (folder / "lost").exists())
+    assert (aside / "msgs").is_dir()

@@ -53,6 +53,7 @@ PARTS = {
         *("text.transforms", "text.urls"),
     },
     **{key: set() for key in ("disk.ballast", "disk.directories", "disk.keys")},
+    "disk.quarantine": {"disk.directories"},
     "disk.storedir": {"disk.directories", "text.denied", "text.goformat", "text.nuid"},
     "disk.storage": {
         *("config", "disk.ballast", "disk.keys", "disk.storedir", "process.logs", "text.goformat"),
@@ -168,7 +169,8 @@ PARTS = {
         *("services.subjects", "text.goformat", "wire"),
     },
     "services.metagroup": {
-        *("access.accounts", "cluster", "config", "process.logs", "services.unheld"),
+        *("access.accounts", "cluster", "config", "disk.directories", "disk.quarantine"),
+        *("process.logs", "services.unheld"),
         *("text.goformat", "text.identity"),
     },
     "services.claims": {
