@@ -207,8 +207,10 @@ class MetaGroup:
         return self._unheld is not None and self._unheld.take(item)
 
     def told(self, number: int) -> None:
-        """An INBOX_GROUP."""
-        if self._group is not None and number == self._group.number:
+        """An INBOX_GROUP. What comes before the group is open is taken at the end of start()."""
+        if self._unheld is None or self._group is None:
+            return
+        if number == self._group.number:
             self._take()
 
     def _take(self) -> None:
