@@ -194,7 +194,7 @@ CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py 
 	tests/unit/test_dataplane.py tests/unit/test_reactor.py tests/unit/test_websocket.py \
 	tests/unit/test_permissions.py tests/unit/test_config_parser.py) tests/model tests/raft tests/fuzz pipeline/tests/unit $(addprefix tests/client/test_,core.py \
 	routes.py leafs.py compression_diff.py streams.py sources.py consumers.py kv.py object_store.py robustness.py churn.py authority.py jetstream_diff.py \
-	tls.py tls_reload.py ocsp_stapling.py ocsp_peer_diff.py proxy_header.py websocket.py websocket_diff.py websocket_tls.py)
+	tls.py route_tls.py tls_reload.py ocsp_stapling.py ocsp_peer_diff.py proxy_header.py websocket.py websocket_diff.py websocket_tls.py)
 
 # Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
 # the process.

@@ -39,6 +39,10 @@ INBOX_PEER: int
 INBOX_LINK: int
 INBOX_LEAF: int
 INBOX_GATEWAY: int
+CLIENT_KIND: int
+ROUTE_KIND: int
+LEAF_KIND: int
+HUB_KIND: int
 SAID_OPENED: int
 SAID_INFO: int
 SAID_CONNECT: int
@@ -74,6 +78,7 @@ class ConnNumbers(NamedTuple):
     chunks: int
     websocket: int
     compression: int
+    kind: int
 
 class SubNumbers(NamedTuple):
     """The numbers of a subscription."""
@@ -248,7 +253,8 @@ class MeshHandle(LinkHandle):
     """The routes of a data plane; DataPlane.mesh() makes it."""
 
     def pin(self, account: AccountHandle) -> None: ...
-    def dial(self, fd: int, timeout: int) -> int: ...
+    def limit(self, *, ping_max: int, write_deadline: int) -> None: ...
+    def dial(self, fd: int, timeout: int, security: Any = None, name: bytes = b"") -> int: ...
     def open(
         self,
         cid: int,

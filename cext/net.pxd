@@ -311,6 +311,7 @@ cdef struct Security:
     void (*hold)(Security* s) noexcept nogil
     void (*release)(Security* s) noexcept nogil
     const Transport* transport      # whose establish makes the handshake
+    const Transport* caller         # likewise, for a connection that dials: c.secured has the name of who must be there, if any
     bint (*admits)(Security* s) noexcept nogil  # counts a handshake that is to come; False: there are too many in this second
     bint first              # the handshake comes before INFO
     bint optional           # who sends no handshake is served without it
@@ -325,7 +326,9 @@ cdef struct ClientAuth:
 
 cdef struct Terms:
     # What connections of a kind, or of a listener, are told and held to.
-    int64_t ping_interval   # ns between PINGs; 0: as all have it
+    int64_t ping_interval   # ns between PINGs; this and the next two are as all have them, where they are 0
+    int64_t ping_max
+    int64_t write_deadline
     Bytes info_head         # up to and with "max_payload":
     Bytes later_head        # the same for who is connected; empty: no other
     Bytes info_middle       # from behind its number up to and with "client_id":
@@ -455,9 +458,10 @@ cdef Listener* listener_open(Net* net, int fd, int kind, const Protocol* protoco
 cdef void listener_secure(Listener* s, Security* security, bint proxied) noexcept nogil
 cdef void listener_close(Listener* s) noexcept nogil
 # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
-# or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. NULL: no memory, and fd is the caller's.
+# or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. What it is secured by (NULL: nothing) comes first, then
+# with the server of that name or address alone (empty: any). NULL: no memory, and fd is the caller's.
 cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
-                     const Transport* transport, int64_t timeout) noexcept nogil
+                     const Transport* transport, int64_t timeout, Security* security, Span name) noexcept nogil
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil
 cdef void conn_stall(Conn* c) noexcept nogil
 # Whoever decided that the input may flow again; the reactor lets it, in its own thread.
@@ -492,6 +496,7 @@ cdef struct ConnFigures:
     int64_t chunks
     int64_t websocket
     int64_t compression     # an S2Level; 0: none
+    int64_t kind
 
 # What monitoring wants to know of a connection, open or closing; the texts are its address, its CONNECT options and its
 # security.

@@ -30,6 +30,7 @@ cdef struct Context:
     Staple* staples             # one for each certificate
     Mutex stapling              # guards them; held for a copy
     bint verify                 # clients must have a certificate
+    bint trusting               # servers need none that is trusted
     bint inquires               # the control plane decides about those that are trusted
     bint pinned
     uint8_t* pins               # SHA-256 of SubjectPublicKeyInfos, of which one must be its key's

@@ -145,6 +145,7 @@ class Server:
             renamed=self._renamed,
             advertise=front.advertise,
             met=self._met,
+            security=lambda: front.listeners.route_security,
             leafs=self._leafs_elsewhere,
             gateways=lambda: self.gateways,
         )

@@ -5,7 +5,7 @@ cdef enum InboxKind:
     IN_REQUEST = 100        # text: subject, reply, header, data; num: account's id, what it counts of asking_max
     IN_CONNECT = 101        # a CONNECT that needs a decision, as note_client: json, nonce, security; its connection waits
     IN_OPENED = 102         # text: address; (only when debugging)
-    IN_CLOSED = 103         # text: address, connect options, security; num: ConnNumbers of the net layer
+    IN_CLOSED = 103         # text: address, connect options, security; num: ConnFigures of the net layer
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
     IN_LATENCY = 106        # texts: subject, requestor, responder, header block; num: account's id, Report, then times

@@ -5,9 +5,10 @@ cdef enum:
 
 
 cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t number) noexcept nogil:
-    # numbers: port, account, `number`; texts: address, CONNECT's options once they are accepted, `texts`. As inbox_put.
+    # numbers: port, account, `number`, the connection's kind; texts: address, CONNECT's options once they are accepted,
+    # `texts`. As inbox_put.
     cdef Span all[2 + NOTE_TEXTS]
-    cdef int64_t num[3]
+    cdef int64_t num[4]
     cdef uint32_t i
     all[0] = c.address
     all[1] = c.options
@@ -16,7 +17,8 @@ cdef int note_client(Client* c, int kind, const Span* texts, uint32_t n, int64_t
     num[0] = c.port
     num[1] = c.account.id
     num[2] = number
-    return inbox_put(&c.engine.inbox, kind, c.cid, all, 2 + n, num, 3)
+    num[3] = c.kind
+    return inbox_put(&c.engine.inbox, kind, c.cid, all, 2 + n, num, 4)
 
 
 cdef void note_error(Client* c, const char* before, Span quoted, const char* after) noexcept nogil:

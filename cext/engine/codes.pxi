@@ -69,6 +69,12 @@ INBOX_PEER = IN_PEER
 INBOX_LINK = IN_LINK
 INBOX_LEAF = IN_LEAF
 INBOX_GATEWAY = IN_GATEWAY
+#: What is at the other end of a connection: a client, another server of the cluster, a leaf node, or a hub, which is a leaf node
+#: until the link is open.
+CLIENT_KIND = KIND_CLIENT
+ROUTE_KIND = KIND_ROUTER
+LEAF_KIND = KIND_LEAF
+HUB_KIND = KIND_HUB
 SAID_OPENED = LINK_OPENED
 SAID_INFO = LINK_INFO
 SAID_CONNECT = LINK_CONNECT

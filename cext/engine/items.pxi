@@ -9,7 +9,7 @@ Item = namedtuple("Item", "kind cid numbers texts")
 ConnNumbers = namedtuple(
     "ConnNumbers",
     "reason port start last_activity rtt in_msgs out_msgs in_bytes out_bytes subscriptions now pending stalls account"
-    " chunks websocket compression",
+    " chunks websocket compression kind",
 )
 SubNumbers = namedtuple("SubNumbers", "account delivered max internal")
 

@@ -58,14 +58,17 @@ cdef class LinkHandle:
             self.plane.leave()
         self.plane.check(open)
 
-    cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience) except 0:
+    cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience, object security,
+                          bytes name) except 0:
+        cdef Security* s = security_of(security)
+        cdef Span text = span_of(name)
         cdef Conn* c = NULL
         cdef bint open
         cdef uint64_t cid = 0
         with nogil:
             open = self.plane.enter()
             if open:
-                c = conn_dial(&self.plane.m.net, fd, NULL, kind, protocol, &plain_transport, timeout)
+                c = conn_dial(&self.plane.m.net, fd, NULL, kind, protocol, &plain_transport, timeout, s, text)
                 if c != NULL:
                     cid = c.base.cid
                     (<LinkConn*>c).patience = patience
@@ -92,10 +95,23 @@ cdef class MeshHandle(LinkHandle):
         if rc != 0:
             raise MemoryError
 
-    def dial(self, int fd, int64_t timeout):
+    def limit(self, *, int64_t ping_max, int64_t write_deadline):
+        """What routes are held to: PINGs without an answer, and ns until one that takes no bytes is closed. 0: as all are."""
+        cdef bint open
+        cdef Terms* t = &self.plane.m.net.terms[<int>KIND_ROUTER]
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                t.ping_max = ping_max
+                t.write_deadline = write_deadline
+            self.plane.leave()
+        self.plane.check(open)
+
+    def dial(self, int fd, int64_t timeout, security=None, bytes name not None=b""):
         """A route over a non-blocking socket that connect() was called for, and which is the data plane's from then on: its
-        number. It is open within `timeout` ns, or closes."""
-        return self.dial_as(fd, timeout, KIND_ROUTER, routes(), 0)
+        number. It is open within `timeout` ns, or closes. security: what it is secured by, as for ListenerHandle.secure(), and
+        name: of the server that must be at the other end, or its address."""
+        return self.dial_as(fd, timeout, KIND_ROUTER, routes(), 0, security, name)
 
     def open(self, uint64_t cid, *, bint pooled, uint32_t place=0, AccountHandle account=None, bint origins=True,
              PermissionSet permissions=None, bytes server=b"      "):
@@ -154,7 +170,7 @@ cdef class LeafHandle(LinkHandle):
 
     def dial(self, int fd, int64_t timeout, int64_t patience):
         """As MeshHandle.dial, to a hub. It closes, too, if it is not let in within `patience` ns from then on."""
-        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience)
+        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience, None, b"")
 
     def open(self, uint64_t cid, AccountHandle account not None, *, bint to_hub, bytes cluster, bytes loop, bint isolated=False,
              bint headers=True, PermissionSet permissions=None, PermissionSet accepts=None, list more=None):
@@ -201,7 +217,7 @@ cdef class GatewayHandle(LinkHandle):
 
     def dial(self, int fd, int64_t timeout, int64_t patience):
         """As MeshHandle.dial. It closes, too, if the other server is not let in within `patience` ns from then on."""
-        return self.dial_as(fd, timeout, KIND_GATEWAY, gateways(), patience)
+        return self.dial_as(fd, timeout, KIND_GATEWAY, gateways(), patience, None, b"")
 
     def open(self, uint64_t cid, *, bint inbound, bytes name not None, bytes hash not None, bint headers=True):
         """Lets a connection in. inbound: messages come from there, and it is told of all interest of this cluster; else messages

@@ -110,7 +110,7 @@ cdef void link_ping(Conn* c) noexcept nogil:
 cdef void link_keepalive(Client* b, int64_t now) noexcept nogil:
     # Whatever else comes: the answer tells that the other side's control plane lives, too.
     cdef Conn* c = <Conn*>b
-    if <int64_t>c.keepalive.pings_out + 1 > c.reactor.net.limits.ping_max:
+    if <int64_t>c.keepalive.pings_out + 1 > (c.terms.ping_max or c.reactor.net.limits.ping_max):
         client_refuse(b, CLOSE_STALE, span_c(b"Stale Connection"))
         return
     link_ping(c)

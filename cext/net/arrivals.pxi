@@ -141,13 +141,21 @@ cdef void accept_ready(Listener* s) noexcept nogil:
 # ---- by our asking
 
 cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
-                     const Transport* transport, int64_t timeout) noexcept nogil:
+                     const Transport* transport, int64_t timeout, Security* security, Span name) noexcept nogil:
     # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
-    # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. NULL: no memory, and fd is the caller's.
+    # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. What it is secured by (NULL: nothing) comes first, then
+    # with the server of that name or address alone (empty: any). NULL: no memory, and fd is the caller's.
     cdef Conn* c = conn_new(net, fd, kind, protocol, transport)
     if c == NULL:
         return NULL
     c.approach = DIALLING
+    if security != NULL:
+        security.hold(security)
+        c.security = security
+        c.transport = security.caller
+        if bytes_add(&c.secured, name.p, name.n) != 0:
+            conn_drop(c)
+            return NULL
     if conn_join(c, addr) != 0:
         return NULL
     timer_set(&c.reactor.timers, &c.auth_timer, net.engine.env.mono + timeout)

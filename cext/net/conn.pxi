@@ -62,6 +62,7 @@ cdef void conn_drop(Conn* c) noexcept nogil:
     # It never was.
     ws_free(c)
     client_free(&c.base)
+    bytes_free(&c.secured)
     if c.security != NULL:
         c.security.release(c.security)
     free(c)
@@ -140,6 +141,7 @@ cdef void conn_numbers(Conn* c, Span* texts, ConnFigures* num) noexcept nogil:
     num.account = c.base.account.id
     num.websocket = c.ws != NULL
     num.compression = c.compression.level if c.compression != NULL else 0
+    num.kind = c.base.kind
     num.chunks = <int64_t>(c.base.chunks_queued - load_relaxed(&c.base.chunks_sent))
 
 

@@ -105,5 +105,5 @@ cdef void conn_settle(Conn* c) noexcept nogil:
         if c.base.head != NULL:
             conn_flush_soon(c)      # it came while the rest was about to be written
     elif c.output.wrote == WROTE_SOME or not c.output.deadline_set:
-        until = c.base.engine.env.mono + c.reactor.net.limits.write_deadline
+        until = c.base.engine.env.mono + (c.terms.write_deadline or c.reactor.net.limits.write_deadline)
         c.output.deadline_set = timer_set(timers, &c.output.timer, until) == 0

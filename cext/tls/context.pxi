@@ -26,6 +26,8 @@ cdef int choose_certificate(SSL* ssl, int* alert, void* arg) noexcept nogil:
     cdef Context* x = t.context
     cdef const char* name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name)
     cdef uint32_t i
+    if not SSL_is_server(ssl):
+        return SSL_TLSEXT_ERR_OK        # it asked for that name
     if name != NULL:
         for i in range(x.n_certificates):
             if X509_check_host(SSL_CTX_get0_certificate(x.certificates[i]), name, strlen(name), 0, NULL) == 1:
@@ -108,9 +110,9 @@ cdef void make_full(SSL_CTX* x) noexcept:
     SSL_CTX_set_num_tickets(x, 0)
 
 
-cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint verify, int min_version, bytes ciphers,
+cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint verify, bint dials, int min_version, bytes ciphers,
                                bytes groups) except NULL:
-    cdef SSL_CTX* x = SSL_CTX_new(TLS_server_method())
+    cdef SSL_CTX* x = SSL_CTX_new(TLS_method())
     if x == NULL:
         raise MemoryError
     try:
@@ -131,12 +133,13 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
             raise ContextError("OpenSSL has none of the configured cipher suites")
         if SSL_CTX_set1_groups_list(x, groups) != 1:
             raise ContextError("OpenSSL has not all of the configured curves")
-        use_pair(x, chain, key)
+        if chain is not None:
+            use_pair(x, chain, key)
         if authorities:
             use_authorities(x, authorities)
+        elif (verify or dials) and SSL_CTX_set_default_verify_paths(x) != 1:
+            raise ContextError("the system's certificate authorities cannot be read")
         if verify:
-            if not authorities and SSL_CTX_set_default_verify_paths(x) != 1:
-                raise ContextError("the system's certificate authorities cannot be read")
             SSL_CTX_set_verify(x, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL)
             make_full(x)
         SSL_CTX_set_tlsext_servername_callback(x, choose_certificate)
@@ -150,7 +153,7 @@ cdef SSL_CTX* make_certificate(bytes chain, bytes key, bytes authorities, bint v
 def has_group(str name):
     """Whether OpenSSL knows a curve or another group for key exchange."""
     cdef bytes text = name.encode()
-    cdef SSL_CTX* x = SSL_CTX_new(TLS_server_method())
+    cdef SSL_CTX* x = SSL_CTX_new(TLS_method())
     if x == NULL:
         raise MemoryError
     try:
@@ -167,7 +170,8 @@ cdef class SecurityContext:
     (PEM; empty: the system's). min_version: 0x303 for TLS 1.2, 0x304. ciphers are of TLS 1.2, by OpenSSL's names, groups
     likewise, both with colons between. pins: SHA-256 of the keys of which clients must have one; None: any. first, optional,
     fallback and timeout (ns): see Security of net.pxd. rate: handshakes that may begin in a second, 0: without a limit. inquires:
-    with verify, each comes as INBOX_PEER (see DataPlane.answer_peer) before its connection is one.
+    with verify, each comes as INBOX_PEER (see DataPlane.answer_peer) before its connection is one. dials: it also secures
+    connections to others, which need certificates from one of the authorities, unless it is trusting; there may be no pair, then.
     ContextError where that cannot be had.
     """
 
@@ -175,7 +179,7 @@ cdef class SecurityContext:
 
     def __cinit__(self, list pairs not None, *, bytes authorities=b"", bint verify=False, int min_version=0x303, str ciphers,
                   str groups, list pins=None, bint first=False, bint optional=False, int64_t fallback=0, int64_t timeout,
-                  int64_t rate=0, bint inquires=False):
+                  int64_t rate=0, bint inquires=False, bint dials=False, bint trusting=False):
         cdef Context* x = <Context*>calloc(1, sizeof(Context))
         cdef uint32_t i
         cdef bytes pin
@@ -187,20 +191,25 @@ cdef class SecurityContext:
         x.security.hold = context_hold
         x.security.release = context_release
         x.security.transport = &hello_transport
+        x.security.caller = &call_transport
         x.security.first = first
         x.security.admits = hello_admits
         x.security.optional = optional
         x.security.fallback = fallback
         x.security.timeout = timeout
         x.verify = verify
+        x.trusting = trusting
         x.rate = rate
         x.inquires = inquires and verify
+        if not pairs and not dials:
+            raise ValueError("who accepts connections has a certificate")
+        pairs = pairs or [(None, None)]
         x.certificates = <SSL_CTX**>calloc(len(pairs), sizeof(SSL_CTX*))
         x.staples = <Staple*>calloc(len(pairs), sizeof(Staple))
         if x.certificates == NULL or x.staples == NULL:
             raise MemoryError
         for chain, key in pairs:
-            x.certificates[x.n_certificates] = make_certificate(chain, key, authorities, verify, min_version,
+            x.certificates[x.n_certificates] = make_certificate(chain, key, authorities, verify, dials, min_version,
                                                                 ciphers.encode(), groups.encode())
             x.n_certificates += 1
         if pins is not None:

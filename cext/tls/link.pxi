@@ -4,6 +4,7 @@
 cdef enum:
     OUT_MAX = 262144        # bytes of the protocol's own that a peer leaves unread
     IDLE_MAX = 16           # messages of the protocol's own in a row
+    NAME_MAX = 256          # bytes of a server's name, with a NUL behind it
 
 
 cdef int link_bio_read(BIO* b, char* p, int n) noexcept nogil:
@@ -88,6 +89,30 @@ cdef Link* link_new(Context* x, int fd) noexcept nogil:
     SSL_set_app_data(t.ssl, t)
     SSL_set_bio(t.ssl, b, b)
     SSL_set_accept_state(t.ssl)
+    return t
+
+
+cdef Link* link_call(Context* x, int fd, Span name) noexcept nogil:
+    # As the side that dials, which speaks first: with a server of that name or address, unless it is empty. NULL: no memory, or a
+    # name that nobody has.
+    cdef char text[NAME_MAX]
+    cdef Link* t
+    cdef bint is_named = False
+    if name.n >= NAME_MAX:
+        return NULL
+    t = link_new(x, fd)
+    if t == NULL:
+        return NULL
+    if name.n:
+        memcpy(text, name.p, name.n)
+        text[name.n] = 0
+        is_named = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t.ssl), text) != 1
+        ERR_clear_error()
+    SSL_set_connect_state(t.ssl)
+    SSL_set_verify(t.ssl, SSL_VERIFY_NONE if x.trusting else SSL_VERIFY_PEER, NULL)
+    if is_named and (SSL_set1_host(t.ssl, text) != 1 or SSL_set_tlsext_host_name(t.ssl, text) != 1):
+        link_free(t)
+        return NULL
     return t
 
 

@@ -13,7 +13,8 @@ cdef extern from "<openssl/ssl.h>" nogil:
     ctypedef struct BIO_METHOD
     ctypedef struct OPENSSL_STACK
     ctypedef OPENSSL_STACK* X509_stack "STACK_OF(X509) *"
-    const SSL_METHOD* TLS_server_method()
+    ctypedef struct X509_VERIFY_PARAM
+    const SSL_METHOD* TLS_method()
     SSL_CTX* SSL_CTX_new(const SSL_METHOD* m)
     void SSL_CTX_free(SSL_CTX* x)
     uint64_t SSL_CTX_set_options(SSL_CTX* x, uint64_t options)
@@ -46,6 +47,12 @@ cdef extern from "<openssl/ssl.h>" nogil:
     void* SSL_get_app_data(const SSL* s)
     void SSL_set_bio(SSL* s, BIO* r, BIO* w)
     void SSL_set_accept_state(SSL* s)
+    void SSL_set_connect_state(SSL* s)
+    int SSL_is_server(const SSL* s)
+    int SSL_set1_host(SSL* s, const char* name)
+    long SSL_set_tlsext_host_name(SSL* s, const char* name)
+    X509_VERIFY_PARAM* SSL_get0_param(SSL* s)
+    int X509_VERIFY_PARAM_set1_ip_asc(X509_VERIFY_PARAM* p, const char* address)
     void SSL_set_verify(SSL* s, int mode, void* fn)
     int SSL_do_handshake(SSL* s)
     int SSL_read(SSL* s, void* p, int n)

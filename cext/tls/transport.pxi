@@ -108,6 +108,25 @@ cdef int hello_establish(Conn* c) noexcept nogil:
     return 0
 
 
+cdef int call_establish(Conn* c) noexcept nogil:
+    # Of the side that dials: once the other one is there.
+    cdef int rc = plain_establish(c)
+    if rc != 0:
+        return rc
+    c.link = link_call(<Context*>c.security, c.fd, span(c.secured.data, <uint32_t>c.secured.n))
+    c.secured.n = 0
+    return 0 if c.link != NULL else -ENOMEM
+
+
+cdef bint call_next(Conn* c) noexcept nogil:
+    c.transport = &hello_transport
+    c.approach = HANDSHAKING
+    c.wants.reading = True
+    c.wants.writing = False
+    plain_want(c, True, True)       # it speaks first
+    return True
+
+
 cdef int64_t hello_patience(Conn* c) noexcept nogil:
     cdef int64_t ns = greets_after(c)
     return ns if ns else c.security.timeout
@@ -233,8 +252,15 @@ cdef size_t tls_slack(const Conn* c) noexcept nogil:
     return 2 * RECORD_ROOM
 
 
+cdef Transport call_transport
 cdef Transport hello_transport
 cdef Transport tls_transport
+
+call_transport.establish = call_establish
+call_transport.want = plain_want
+call_transport.write = hello_write
+call_transport.shutdown = tls_shutdown
+call_transport.next = call_next
 
 hello_transport.establish = hello_establish
 hello_transport.write = hello_write

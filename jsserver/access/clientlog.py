@@ -123,7 +123,7 @@ class ClientLog:
 
     def _split(self, item: Item) -> tuple[str, int, tuple[bytes, ...]]:
         """Who an item is about, its number and its texts."""
-        _, cid, (port, account, number), (address, options, *texts) = item
+        _, cid, (port, account, number, _), (address, options, *texts) = item
         accepted = decode_connect(options) if options else None
         who = self._who(f"{address.decode()}:{port}", cid, accepted, account)
         return who, number, tuple(texts)

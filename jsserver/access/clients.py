@@ -108,7 +108,7 @@ def read_connection(item: Item) -> Connection:
     options = decode_connect(raw)
     figures = num._asdict()
     through_websocket = figures.pop("websocket")
-    del figures["compression"]  # of links to other servers
+    del figures["compression"], figures["kind"]  # of links to other servers
     return Connection(
         cid=cid,
         ip=address.decode(),

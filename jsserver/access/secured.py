@@ -34,14 +34,19 @@ class Certified:
 
 
 class Secured:
-    """What connections of clients are secured by, and of those behind WebSocket (None: nothing),
-    and what certificates are shown with."""
+    """What connections of clients are secured by, of those behind WebSocket, and of other servers
+    of the cluster (None: nothing), and what certificates are shown with."""
 
     def __init__(
-        self, clients: Certified | None, websocket: Certified | None, staples: Staples
+        self,
+        clients: Certified | None,
+        websocket: Certified | None,
+        routes: Certified | None,
+        staples: Staples,
     ) -> None:
         self.clients = clients
         self.websocket = websocket
+        self.routes = routes
         self.staples = staples
 
 
@@ -59,7 +64,16 @@ def secured(options: Options, staples: Staples, log: Warned) -> Secured:
         tls = Tls(**{**vars(through), **first})
         context = _context(options, tls, staples, log, optional=False)
         websocket = Certified(context, certificate_ends(through))
-    return Secured(clients, websocket, staples)
+    return Secured(clients, websocket, _of_routes(options, log), staples)
+
+
+def _of_routes(options: Options, log: Warned) -> Certified | None:
+    tls = options.cluster.tls
+    if tls is None:
+        return None
+    for path in readable_by_others(tls):
+        log.warn(f"The private key in {path} can be read by others than its owner")
+    return Certified(security_context(tls, optional=False, dials=True), certificate_ends(tls))
 
 
 def _context(

@@ -151,6 +151,12 @@ def _read_accounts(block: Cluster, value: Value, problems: Problems) -> None:
     block.accounts = [as_text(item) for item in items]
 
 
+def _read_tls(block: Cluster, value: Value, problems: Problems) -> None:
+    from jsserver.config.tls import read_cluster_tls  # a server without TLS goes without it
+
+    read_cluster_tls(block, value, problems)
+
+
 def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> None:
     block.ping_interval = as_duration(value, "ping_interval", problems)
     if block.ping_interval > PING_INTERVAL_MAX:
@@ -162,6 +168,10 @@ def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> Non
         block.ping_interval = PING_INTERVAL_MAX
 
 
+def _read_write_deadline(block: Cluster, value: Value, problems: Problems) -> None:
+    block.write_deadline = as_duration(value, "write_deadline", problems)
+
+
 _BLOCK: dict[str, Reader] = {
     "name": _read_name,
     "listen": address("host", "port"),
@@ -170,7 +180,7 @@ _BLOCK: dict[str, Reader] = {
     "net": text("host"),
     "authorization": _read_authorization,
     "routes": _read_routes,
-    "tls": unavailable("cluster (tls)"),
+    "tls": _read_tls,
     "cluster_advertise": text("advertise"),
     "advertise": text("advertise"),
     "no_advertise": flag("no_advertise"),
@@ -181,8 +191,8 @@ _BLOCK: dict[str, Reader] = {
     "accounts": _read_accounts,
     "compression": compression("s2_fast"),
     "ping_interval": _read_ping_interval,
-    "ping_max": unavailable("cluster (ping_max)"),
-    "write_deadline": unavailable("cluster (write_deadline)"),
+    "ping_max": integer("ping_max"),
+    "write_deadline": _read_write_deadline,
     "write_timeout": unavailable("cluster (write_timeout)"),
 }
 

@@ -6,7 +6,7 @@ from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
 
 if TYPE_CHECKING:
-    from jsserver.config.options import SubjectPermission
+    from jsserver.config.options import SubjectPermission, Tls
 
 
 class RouteUrl(Block):
@@ -20,9 +20,10 @@ class RouteUrl(Block):
 
 class Cluster(Block):
     """The `cluster` block. Port 0: the server is in no cluster. A `pool_size` below 0 is no pool,
-    and a `ping_interval` of 0 that of all connections, in ns. `rtt_thresholds`: round trips, in
-    ns, by which the compression s2_auto goes; [] the usual ones. `imports`: what interest of its
-    own a server tells others of; `exports`: what interest of theirs counts."""
+    and 0 of `ping_interval`, `ping_max` and `write_deadline` (ns) what all connections have.
+    `rtt_thresholds`: round trips, in ns, by which the compression s2_auto goes; [] the usual ones.
+    `imports`: what interest of its own a server tells others of; `exports`: what interest of theirs
+    counts."""
 
     flag_listen: str = ""
     flag_routes: str = ""
@@ -43,5 +44,8 @@ class Cluster(Block):
     ping_interval: int = 0
     compression: str = "accept"
     rtt_thresholds: list[int] = each(list)
+    ping_max: int = 0
+    write_deadline: int = 0
     imports: SubjectPermission | None = None
     exports: SubjectPermission | None = None
+    tls: Tls | None = None

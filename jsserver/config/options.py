@@ -136,13 +136,12 @@ class OcspCache(Block):
 
 
 class Tls(Block):
-    """What connections of a listener are secured by.
+    """What connections of a listener are secured by, or those to other servers.
 
     `certificates` are files: a chain and its key. `timeout` is seconds for a handshake,
     `rate_limit` handshakes a second (0: no limit). `first`: it comes before INFO; with a
-    `fallback`, INFO is sent after that many ns without one. `pinned_certs` are digests of clients'
-    keys; None: any key.
-    """
+    `fallback`, INFO is sent after that many ns without one. `pinned_certs` are digests of others'
+    keys (None: any). `insecure`: a server that is dialled may show any certificate."""
 
     certificates: list[tuple[str, str]] = each(list)
     ca_file: str = ""
@@ -157,6 +156,7 @@ class Tls(Block):
     rate_limit: int = 0
     first: bool = False
     fallback: int = 0
+    insecure: bool = False
 
     @property
     def inquires(self) -> bool:

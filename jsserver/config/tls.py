@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jsserver.cext.tls import SecurityContext
+    from jsserver.config.clusters import Cluster
 
 _FALLBACK_DELAY = 50 * MILLISECOND
 """How long `handshake_first: auto` waits for a handshake."""
@@ -46,6 +47,7 @@ class _Block:
         self.key_file = ""
         self.insecure: list[str] = []
         self.allow_insecure = False
+        self.known_urls: Value | None = None
 
 
 def _set_text(attribute: str, key: str) -> _Reader:
@@ -64,7 +66,7 @@ def _boolean(value: Value, key: str) -> bool:
 
 
 def _read_insecure(block: _Block, value: Value, key: str) -> None:
-    _boolean(value, key)  # it is for connections that a server makes
+    block.tls.insecure = _boolean(value, key)
 
 
 def _read_verify(block: _Block, value: Value, key: str) -> None:
@@ -78,7 +80,7 @@ def _read_verify_and_map(block: _Block, value: Value, key: str) -> None:
 
 def _read_known_urls(block: _Block, value: Value, key: str) -> None:
     if _boolean(value, key):
-        raise OptionError(value, "verify_cert_and_check_known_urls not supported in this context")
+        block.known_urls = value
 
 
 def _read_allow_insecure(block: _Block, value: Value, key: str) -> None:
@@ -256,6 +258,36 @@ _READERS: dict[str, Any] = {
 
 def read_tls(options: Options | Websocket, value: Value, problems: Problems) -> None:
     """Reads the block into the `tls` of what it stands in; its files must be usable."""
+    block = _read_block(value)
+    if block.known_urls is not None:
+        raise OptionError(
+            block.known_urls, "verify_cert_and_check_known_urls not supported in this context"
+        )
+    _check_files(block.tls, value)
+    options.tls = block.tls
+
+
+def read_cluster_tls(cluster: Cluster, value: Value, problems: Problems) -> None:
+    """Likewise of `cluster`, where both sides show each other certificates."""
+    block = _read_block(value)
+    _refuse_what_links_lack(block, value)
+    tls = block.tls
+    tls.verify, tls.first, tls.fallback, tls.rate_limit = True, True, 0, 0
+    _check_files(tls, value)
+    cluster.tls = tls
+
+
+def _refuse_what_links_lack(block: _Block, value: Value) -> None:
+    if block.known_urls is not None:
+        what = not_available("tls between servers (verify_cert_and_check_known_urls)")
+        raise OptionError(block.known_urls, what)
+    if block.tls.map:
+        raise OptionError(value, not_available("tls between servers (verify_and_map)"))
+    if block.tls.ocsp_peer is not None:
+        raise OptionError(value, not_available("tls between servers (ocsp_peer)"))
+
+
+def _read_block(value: Value) -> _Block:
     block = _Block()
     for key, entry in as_map(value).items():
         reader = _READERS.get(key.lower())
@@ -281,11 +313,14 @@ def read_tls(options: Options | Websocket, value: Value, problems: Problems) -> 
         tls.certificates = [(block.cert_file, block.key_file)]
     if not tls.certificates:
         raise OptionError(value, "a tls block needs 'cert_file' and 'key_file'")
+    return block
+
+
+def _check_files(tls: Tls, value: Value) -> None:
     try:
         security_context(tls, optional=False)
     except ConfigError as error:
         raise OptionError(value, str(error)) from None
-    options.tls = tls
 
 
 def from_flags(options: Options) -> None:
@@ -366,9 +401,9 @@ def _openssl_curves(tls: Tls) -> str:
     return ":".join(known)
 
 
-def security_context(tls: Tls, *, optional: bool) -> SecurityContext:
+def security_context(tls: Tls, *, optional: bool, dials: bool = False) -> SecurityContext:
     """What connections are secured by, of the files as they are now; ConfigError. `optional`: who
-    makes no handshake is served without."""
+    makes no handshake is served without. `dials`: connections that the server makes are, too."""
     # Only here: it loads OpenSSL.
     from jsserver.cext.tls import ContextError, SecurityContext
 
@@ -400,6 +435,8 @@ def security_context(tls: Tls, *, optional: bool) -> SecurityContext:
             timeout=int(tls.timeout * SECOND),
             rate=tls.rate_limit,
             inquires=tls.inquires,
+            dials=dials,
+            trusting=dials and tls.insecure,
         )
     except ContextError as error:
         raise ConfigError(str(error)) from None

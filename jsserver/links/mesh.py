@@ -94,6 +94,7 @@ class Mesh:
         connect = RouteConnect(
             user=link.target.user,
             password=link.target.password,
+            tls_required=s.tls,
             name=s.server_id,
             cluster=s.cluster,
             cluster_dynamic=s.cluster_dynamic,
@@ -267,6 +268,8 @@ class Mesh:
             port=s.port,
             headers=s.headers,
             auth_required=bool(s.user),
+            tls_required=s.tls,
+            tls_verify=s.tls,
             max_payload=s.max_payload,
             nonce=nonce,
             cluster=s.cluster,

@@ -86,6 +86,8 @@ class Settings(msgspec.Struct, kw_only=True):
     connect_urls: list[str] = []
     """Where clients reach it."""
     ws_connect_urls: list[str] = []
+    tls: bool = False
+    """Its connections to others are secured."""
     imports: SubjectPermission | None = None
     """What interest of its own others are told of; None: all."""
     exports: SubjectPermission | None = None

@@ -129,6 +129,11 @@ class Listeners:
         return advertised(advertise, listener.port) if advertise else (listener.host, listener.port)
 
     @property
+    def route_security(self) -> SecurityContext | None:
+        """What connections to other servers of the cluster are secured by, if they are."""
+        return None if self._routes is None else self._routes.security
+
+    @property
     def certificate_ends(self) -> str:
         """When the certificate of clients' connections does; "" without TLS."""
         return self._clients.certificate_ends
@@ -194,7 +199,7 @@ class Listeners:
 
     def secured(self, options: Options, staples: Staples) -> Secured | None:
         """What connections are secured by where these options hold; None: nothing. ConfigError."""
-        if options.tls is None and options.websocket.tls is None:
+        if (options.tls, options.websocket.tls, options.cluster.tls) == (None, None, None):
             return None
         from jsserver.access.secured import secured  # a server without TLS goes without it
 

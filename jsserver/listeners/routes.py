@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.cext.engine import LISTEN_ROUTES, DataPlane, ListenerConfig
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
 
 from . import PlaneListener, Securing
+
+if TYPE_CHECKING:
+    from jsserver.access.secured import Secured
 
 
 class RouteListener(PlaneListener):
@@ -14,7 +18,6 @@ class RouteListener(PlaneListener):
     plane, which also tells them INFO."""
 
     name = "cluster"
-    scheme = "nats"
 
     def __init__(self, options: Options, plane: DataPlane, log: Logger, cluster: str) -> None:
         super().__init__(options, plane.listener(LISTEN_ROUTES))
@@ -29,14 +32,23 @@ class RouteListener(PlaneListener):
     def asked_port(self) -> int:
         return self.options.cluster.port
 
+    @property
+    def scheme(self) -> str:
+        return "nats" if self.options.cluster.tls is None else "tls"
+
     def open(self, securing: Securing) -> None:
+        secured = securing()
         self.bind("Error listening on router port: {}, {}")
         self.terms()
         self._log.info(f"Cluster name is {self._cluster}")
         if not self.options.cluster.name:
             self._log.warn("Cluster name was dynamically generated, consider setting one")
+        self.secure(secured)
         self.accept()
         self._log.info(f"Listening for route connections on {self.address}")
+
+    def secure(self, secured: Secured | None) -> None:
+        self.secure_by(secured.routes if secured else None)
 
     def terms(self) -> None:
         o = self.options.cluster

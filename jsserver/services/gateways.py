@@ -154,7 +154,7 @@ class GatewayService:
         number = item.cid
         connection = read_connection(item)
         who, reason = self._named(number), connection.reason
-        slow = slow_line(connection, self._options)
+        slow = slow_line(connection, self._options, self._options.write_deadline)
         if slow:
             self._log.info(f"{who} - {slow}")
         self._log.info(f"{who} - Gateway connection closed: {reason}")

@@ -43,6 +43,25 @@ Outcome = Admission | Refused | None
 """What became of a login; None: it is refused for what it usually is."""
 
 
+NOTED_KIND = 3
+"""Which number of an item about a connection tells its kind."""
+
+
+def _kind(item: Item) -> int:
+    numbers = item.numbers
+    return numbers[-1] if item.kind == engine.INBOX_CLOSED else numbers[NOTED_KIND]
+
+
+def is_route(item: Item) -> bool:
+    """Whether it is about another server of the cluster."""
+    return _kind(item) == engine.ROUTE_KIND
+
+
+def is_leaf(item: Item) -> bool:
+    """Whether it is about a leaf node or a hub."""
+    return _kind(item) in (engine.LEAF_KIND, engine.HUB_KIND)
+
+
 class Finished:
     """Reports to the data plane which requests were worked on, together at the end of a turn.
 
@@ -171,7 +190,7 @@ class Inbox:
         options = decode_connect(item.texts[2])
         if self.websockets is not None and item.cid in self.websockets:
             self.websockets.complete(item.cid, options)
-        if self._is_leaf(item):
+        if is_leaf(item):
             options.connection_type = LEAF_OVER_TCP
         if self.on_connect is not None:
             self.on_connect(item, options)
@@ -182,11 +201,8 @@ class Inbox:
         else:
             self._decide(item, options, self._outcome(authenticator, item, options))
 
-    def _is_leaf(self, item: Item) -> bool:
-        return self.leafs is not None and item.cid in self.leafs
-
     def _authenticator(self, item: Item) -> Authenticator:
-        if self.leafs is not None and item.cid in self.leafs:
+        if self.leafs is not None and is_leaf(item):
             return self.leafs.authenticator
         if self.websockets is not None and item.cid in self.websockets:
             return self.websockets.authenticator
@@ -227,12 +243,12 @@ class Inbox:
 
     def _admit_if_open(self, authenticator: Authenticator, item: Item, options: Connect) -> Outcome:
         """Nothing is computed for a client that gave up while others had their turn."""
-        if not self._is_leaf(item) and self.plane.connection(item.cid) is None:
+        if not is_leaf(item) and self.plane.connection(item.cid) is None:
             raise _Gone
         return self._outcome(authenticator, item, options)
 
     def _decide(self, item: Item, options: Connect, outcome: Outcome) -> None:
-        if self._is_leaf(item):
+        if is_leaf(item):
             self.decide(item, options, outcome)
         elif isinstance(outcome, Refused):
             self.lines.why(item, str(outcome))
@@ -245,7 +261,7 @@ class Inbox:
     def decide(self, item: Item, options: Connect, outcome: Outcome) -> bool:
         """Lets a connection in, or refuses it where there is no admission; whether it came in."""
         cid = item.cid
-        if self.leafs is not None and cid in self.leafs:
+        if self.leafs is not None and is_leaf(item):
             entered = self.leafs.decide(item, options, outcome)
             if entered and isinstance(outcome, Admission) and outcome.proof is not None:
                 # Permissions of leaf nodes are made when they come, and do not follow later claims.
@@ -292,9 +308,9 @@ class Inbox:
             connection.name_tag, connection.proxy = admission.name_tag, admission.proxy
 
     def _error(self, item: Item) -> None:
-        if self.routes is not None and item.cid in self.routes:
+        if self.routes is not None and is_route(item):
             self.routes.failed(item)
-        elif self.leafs is not None and item.cid in self.leafs:
+        elif self.leafs is not None and is_leaf(item):
             self.leafs.failed(item)
         elif self.gateways is not None and item.cid in self.gateways:
             self.gateways.failed(item)
@@ -302,16 +318,16 @@ class Inbox:
             self.lines.error(item)
 
     def _violation(self, item: Item) -> None:
-        if self.leafs is not None and item.cid in self.leafs:
+        if self.leafs is not None and is_leaf(item):
             self.leafs.violated(item)
         else:
             self.lines.violation(item)
 
     def _closed(self, item: Item) -> None:
-        if self.routes is not None and item.cid in self.routes:
+        if self.routes is not None and is_route(item):
             self.routes.ended(item)
             return
-        if self.leafs is not None and item.cid in self.leafs:
+        if self.leafs is not None and is_leaf(item):
             self.leafs.ended(item)
             self.admissions.pop(item.cid, None)
             return

@@ -19,9 +19,9 @@ from jsserver.config.options import SubjectPermission as Rule
 from jsserver.links.leafmodel import Address, LeafReason, LeafSettings, LeafTerms, Remote, Rules
 from jsserver.links.leafs import Leafs
 from jsserver.links.words import SubjectPermission
-from jsserver.process.sockets import host_port
 from jsserver.services.linked import (
     Pace,
+    address_of,
     begin_to_dial,
     compress,
     error_line,
@@ -186,18 +186,12 @@ class LeafService:
 
     # ---- what the data plane tells
 
-    def __contains__(self, number: int) -> bool:
-        """Whether a connection is one of these."""
-        return number in self._where
-
     def said(self, item: Item) -> None:
         """An INBOX_LEAF."""
         number, now = item.cid, self._pace.now()
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
-            where = self._where.setdefault(
-                number, host_port(item.texts[0].decode(), item.numbers[0])
-            )
+            where = self._where.setdefault(number, address_of(item))
             self.leafs.opened(number, where, now)
         elif what == engine.SAID_INFO:
             self.leafs.info(number, text, now)
@@ -212,7 +206,9 @@ class LeafService:
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of one."""
-        self.log("error", error_line(item), item.cid)
+        self._where.setdefault(item.cid, address_of(item))  # it may fail before it opens
+        line = error_line(item).replace("TLS handshake", "TLS leafnode handshake", 1)
+        self.log("error", line, item.cid)
 
     def violated(self, item: Item) -> None:
         """An INBOX_VIOLATION of one."""
@@ -227,13 +223,13 @@ class LeafService:
         number = item.cid
         connection = read_connection(item)
         reason = connection.reason
-        slow = slow_line(connection, self._options)
+        where = self._where.setdefault(number, address_of(item))
+        slow = slow_line(connection, self._options, self._options.write_deadline)
         if slow:
             self.log("info", slow, number)
         name = self.leafs.name_of(number)
         whose = f" - Remote: {name}" if name else ""
         remote = self.leafs.remote_of(number)
-        where = self._where[number]
         if remote is not None and reason == "Connect Failed":
             self.leafs.unreachable(remote, where, "connection refused", self._pace.now())
             self.leafs.closed(number, self._pace.now())
@@ -266,6 +262,8 @@ class LeafService:
         from jsserver.access.auth import Admission
 
         number = item.cid
+        if number not in self._where:
+            return False  # it has gone meanwhile
         if not isinstance(outcome, Admission) or outcome.account not in self._accounts:
             who = f" - User {quote(options.user)}" if options.user else ""
             self.log("error", f"authentication error{who}", number)

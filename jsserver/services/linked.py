@@ -10,7 +10,7 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Protocol
 
-from jsserver.cext.engine import COMPRESSION_LEVELS
+from jsserver.cext.engine import COMPRESSION_LEVELS, INBOX_CLOSED, ConnNumbers
 from jsserver.links.compression import AUTO, THRESHOLDS
 from jsserver.process.sockets import host_port
 from jsserver.text.goformat import duration, quote
@@ -104,6 +104,12 @@ class Pace:
             task.cancel()
 
 
+def address_of(item: Item) -> str:
+    """Where an item's connection is from, if it was accepted."""
+    port = ConnNumbers(*item.numbers).port if item.kind == INBOX_CLOSED else item.numbers[0]
+    return host_port(item.texts[0].decode(), port)
+
+
 def error_line(item: Item) -> str:
     """What an INBOX_ERROR says."""
     _, _, text, *quoted = item.texts
@@ -113,12 +119,13 @@ def error_line(item: Item) -> str:
     return line
 
 
-def slow_line(connection: Connection, options: Options) -> str:
-    """Why a connection was too slow; "": it did not end by that."""
+def slow_line(connection: Connection, options: Options, write_deadline: int) -> str:
+    """Why a connection was too slow, that had so many ns to take bytes; "": it did not end by
+    that."""
     if connection.reason == "Slow Consumer (Pending Bytes)":
         return f"Slow Consumer Detected: MaxPending of {options.max_pending} Exceeded"
     if connection.reason == "Slow Consumer (Write Deadline)":
-        deadline = duration(options.write_deadline)
+        deadline = duration(write_deadline)
         total = f"{connection.chunks} chunks of {connection.pending} total bytes."
         return f"Slow Consumer Detected: WriteDeadline of {deadline} exceeded with {total}"
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import random
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from jsserver.process.sockets import host_port
 from jsserver.services.linked import (
     OtherClusters,
     Pace,
+    address_of,
     begin_to_dial,
     compress,
     error_line,
@@ -31,9 +33,11 @@ from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from jsserver.access.accounts import Accounts
     from jsserver.cext.engine import DataPlane, Item, MeshHandle, PermissionSet
+    from jsserver.cext.tls import SecurityContext
     from jsserver.config.clusters import Cluster
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
@@ -41,6 +45,14 @@ if TYPE_CHECKING:
 DIAL_TIMEOUT = 2 * SECOND
 MQTT = "$MQTT.>"
 """Subjects between members that no list of what is allowed has to name."""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _told(rules: SubjectPermission | None) -> words.SubjectPermission | None:
@@ -90,13 +102,15 @@ class Routes:
         met: Callable[[], None],
         leafs: Callable[[list[str]], None],
         gateways: Callable[[], OtherClusters | None],
+        security: Callable[[], SecurityContext | None],
     ) -> None:
         """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
         clients may connect, this server and all others, `met` of a server that is new here, `leafs`
-        of where else leaf nodes may connect; `gateways` has the links to
-        other clusters, if there are any."""
+        of where else leaf nodes may connect; `gateways` has the links to other clusters, if there
+        are any, and `security` what routes are secured by."""
         self._gateways = gateways
         self._leafs = leafs
+        self._security = security
         self._met = met
         self._advertise = advertise
         self._urls = Urls([], [])
@@ -129,6 +143,7 @@ class Routes:
             jetstream=options.jetstream.enabled,
             connect_retries=o.connect_retries,
             connect_backoff=o.connect_backoff,
+            tls=o.tls is not None,
             imports=_told(o.imports),
             exports=_told(o.exports),
             compression=o.compression,
@@ -153,6 +168,7 @@ class Routes:
         if o.advertise:
             s.host, s.port = advertised(o.advertise, port)
             s.advertise = host_port(s.host, s.port)
+        self._limit()
         for name in s.accounts:
             self._handle.pin(self._accounts.open(name))
         self.mesh.start(self._pace.now())
@@ -161,6 +177,8 @@ class Routes:
     def follow(self, before: Cluster) -> None:
         """The options of the cluster are other ones than before."""
         s, o = self.mesh.settings, self._options.cluster
+        self._limit()
+        s.tls = o.tls is not None
         s.user, s.password = o.username, o.password
         s.connect_retries, s.connect_backoff = o.connect_retries, o.connect_backoff
         s.imports, s.exports = _told(o.imports), _told(o.exports)
@@ -178,6 +196,10 @@ class Routes:
         if before.no_advertise != o.no_advertise:
             self.clients_change()
 
+    def _limit(self) -> None:
+        o = self._options.cluster
+        self._handle.limit(ping_max=max(o.ping_max, 0), write_deadline=max(o.write_deadline, 0))
+
     def close(self) -> None:
         """Dials no more; connections end with the data plane."""
         self._pace.close()
@@ -193,18 +215,12 @@ class Routes:
         """Of the servers that this one is connected to."""
         return [peer.info.server_name for peer in self.mesh.peers.values()]
 
-    def __contains__(self, number: int) -> bool:
-        """Whether a connection is a route."""
-        return number in self._where
-
     def said(self, item: Item) -> None:
         """An INBOX_LINK."""
         number = item.cid
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
-            where = self._where.setdefault(
-                number, host_port(item.texts[0].decode(), item.numbers[0])
-            )
+            where = self._where.setdefault(number, address_of(item))
             self._log.info(f"{where} - rid:{number} - Route connection created")
             self.mesh.opened(number, where)
         elif what == engine.SAID_INFO:
@@ -220,25 +236,30 @@ class Routes:
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a route."""
-        self._log.error(f"{self._named(item.cid)} - {error_line(item)}")
+        line = error_line(item).replace("TLS handshake", "TLS route handshake", 1)
+        self._log.error(f"{self._named(item)} - {line}")
 
     def ended(self, item: Item) -> None:
         """An INBOX_CLOSED of a route."""
         number = item.cid
         connection = read_connection(item)
-        who, reason = self._named(number), connection.reason
-        slow = slow_line(connection, self._options)
+        who, reason = self._named(item), connection.reason
+        o = self._options
+        slow = slow_line(connection, o, o.cluster.write_deadline or o.write_deadline)
         if slow:
             self._log.info(f"{who} - {slow}")
         self._log.info(f"{who} - Router connection closed: {reason}")
-        del self._where[number]
+        self._where.pop(number, None)
         self.mesh.closed(number, self._pace.now())
         self._pace.go_on()
 
-    def _named(self, number: int) -> str:
-        """The route as the log names it: where, its number, and the server's name once known."""
+    def _named(self, item: Item) -> str:
+        """The route of an item as the log names it: where, its number, and the server's name once
+        known."""
+        number = item.cid
+        where = self._where.get(number) or address_of(item)
         name = self.mesh.name_of(number)
-        return f"{self._where[number]} - rid:{number}" + (f" - {quote(name)}" if name else "")
+        return f"{where} - rid:{number}" + (f" - {quote(name)}" if name else "")
 
     # ---- what the mesh asks for
 
@@ -338,6 +359,15 @@ class Routes:
             self.mesh.unreachable(target, account, str(error), self._pace.now())
             self._pace.go_on()
             return
-        number = self._handle.dial(fd, DIAL_TIMEOUT)
+        number = self._handle.dial(fd, DIAL_TIMEOUT, *self._secured(target.host))
         self._where[number] = reached
         self.mesh.dialled(number, target, account, reached)
+
+    def _secured(self, host: str) -> tuple[Any, bytes]:
+        """What a connection to it is secured by, and whose certificate the other side must have. A
+        server that is known by its address alone has that of the first one with a name."""
+        security = self._security()
+        if security is None:
+            return None, b""
+        names = (host, *(url.host for url in self._options.cluster.routes))
+        return security.security(), next((n for n in names if not _is_address(n)), host).encode()

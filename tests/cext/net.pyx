@@ -398,7 +398,9 @@ cdef class PyReactor:
 
     def dial(self, int fd, str protocol="client", str kind="client", int64_t timeout=DIAL_TIMEOUT_NS):
         """Takes a socket that connects; the number of its connection."""
-        cdef Conn* c = conn_dial(&self.w.net, fd, NULL, TEST_KINDS[kind], self.protocol(protocol), &plain_transport, timeout)
+        cdef Span anybody = span(NULL, 0)
+        cdef Conn* c = conn_dial(&self.w.net, fd, NULL, TEST_KINDS[kind], self.protocol(protocol), &plain_transport, timeout,
+                                 NULL, anybody)
         if c == NULL:
             raise MemoryError
         return c.base.cid

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.mesh import Cluster
+from tests.client.raw import RawClient
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
@@ -156,3 +157,43 @@ def test_the_members_of_info(servers: Servers) -> None:
         k: v for k, v in peers.items() if k not in left
     }
     assert re.fullmatch(r"[\w-]{15}", ours["nonce"])
+
+
+def test_who_does_not_answer_is_cut(servers: Servers) -> None:
+    """After as many PINGs as `ping_max` says."""
+
+    def pings(server: Server, port: int) -> tuple[int, list[str]]:
+        dialled = Dialled(port)
+        dialled.say("CONNECT", CONNECT)
+        dialled.say("INFO", INFO)
+        lines = []
+        for line in dialled.file:
+            lines.append(line.decode())
+            if line == b"PING\r\n" and lines.count("PING\r\n") == 1:
+                dialled.socket.sendall(b"PONG\r\n")
+        dialled.socket.close()
+        return lines.count("PING\r\n"), [line for line in lines if line.startswith("-ERR")]
+
+    block = 'ping_interval: "200ms", ping_max: 4'
+    ours, theirs = both(servers, pings, block=block)
+    assert ours == theirs
+
+
+def test_who_takes_no_bytes_is_cut(servers: Servers) -> None:
+    cluster = Cluster(servers)
+    server = cluster.add("o", block='write_deadline: "300ms"')
+    dialled = Dialled(cluster.ports[0])
+    dialled.say("CONNECT", CONNECT)
+    dialled.say("INFO", INFO | {"route_pool_idx": 2})  # that of the global account
+    dialled.socket.sendall(b"RS+ $G much\r\nPING\r\n")
+    for line in dialled.file:
+        if line == b"PONG\r\n":
+            break
+    with RawClient(server.port) as client:
+        client.send(b"CONNECT {}\r\n")
+        payload = bytes(1 << 20)
+        for _ in range(32):
+            client.send(b"PUB much %d\r\n%s\r\n" % (len(payload), payload))
+        said = "Slow Consumer Detected: WriteDeadline of 300ms exceeded"
+        wait_until(lambda: said in server.log(), said)
+    dialled.socket.close()

@@ -8,7 +8,7 @@ from typing import Any
 from jsserver.access.clients import Connection
 from jsserver.access.info import Urls
 from jsserver.cext.bytes import subject_matches, subjects_overlap
-from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
+from jsserver.cext.engine import CLIENT_KIND, ConnNumbers, Item, SubNumbers
 from jsserver.config.options import Options
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.monitor.http import Request, Response
@@ -113,10 +113,12 @@ class FakePlane:
         self.subs.append(Item(201, cid, numbers, texts))
 
     def _item(self, c: Connection) -> Item:
-        own = ("reason", "websocket", "compression")
+        own = ("reason", "websocket", "compression", "kind")
         figures = {field: getattr(c, field) for field in ConnNumbers._fields if field not in own}
         is_websocket = c.type == "websocket"
-        numbers = ConnNumbers(reason=0, websocket=is_websocket, compression=0, **figures)
+        numbers = ConnNumbers(
+            reason=0, websocket=is_websocket, compression=0, kind=CLIENT_KIND, **figures
+        )
         options = {"name": c.name, "lang": c.lang, "version": c.version}
         return Item(200, c.cid, numbers, (c.ip.encode(), json.dumps(options).encode(), b""))
 

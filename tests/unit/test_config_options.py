@@ -341,8 +341,7 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     ("text", "what"),
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
-        ("cluster {tls {cert_file: x}}", "cluster (tls)"),
-        ("cluster {ping_max: 3}", "cluster (ping_max)"),
+        ("cluster {write_timeout: close}", "cluster (write_timeout)"),
         ("gateway {name: A, port: 7222, tls {cert_file: x}}", "gateway (tls)"),
         ('leafnodes {remotes: [{url: "tls://x"}]}', "a leafnode remote over TLS"),
         ('leafnodes {remotes: [{url: "ws://x"}]}', "a leafnode remote over WebSocket"),

@@ -126,7 +126,7 @@ PARTS = {
     },
     "services.leafs": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "access.refusal"),
-        *("client.credentials", "config", "links", "process.logs", "process.sockets"),
+        *("client.credentials", "config", "links", "process.logs"),
         *("services.linked", "text.goformat", "text.nuid"),
     },
     "services.gateways": {
