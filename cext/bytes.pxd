@@ -9,7 +9,7 @@ from posix.types cimport off_t
 # ---- spans and messages ------------------------------------------------------------------------
 
 cdef struct Span:
-    # A borrowed view: valid only until whoever owns the bytes may move or free them.
+    # A borrowed view: valid only until the owner of the bytes may move or free them.
     const uint8_t* p
     uint32_t n
 
@@ -122,7 +122,7 @@ cdef enum Kind:
 
 cdef enum Hears:
     # Which kinds of messages reach an internal subscription: bits of 1 << Kind.
-    HEARS_REQUESTS = 0x1f0  # what acts for whoever asks: nobody makes the server ask itself
+    HEARS_REQUESTS = 0x1f0  # what acts for an asking client: nobody makes the server ask itself
     HEARS_ALL = 0x1ff
     LISTENS = 0x200         # it counts as interest, as a client's does; the server's own services do not
     SHARES = 0x400          # of all such subscriptions of a subject one takes each message
@@ -493,7 +493,7 @@ cdef struct Outlet:
     void (*event)(void* ctx, const Event* e) noexcept nogil
 
 cdef struct EnvLock:
-    # A fair lock out of two: whoever waits holds `next`, so that a reactor, which lets go of `held`
+    # A fair lock out of two: the first that waits holds `next`, so that a reactor, which lets go of `held`
     # only to take it again, cannot pass by.
     Mutex held
     Mutex next
@@ -536,7 +536,7 @@ cdef struct Env:
     # One an engine: the only way from a layer to the outside. Everything below is used only under `lock`, but for
     # `files` and `system`.
     EnvLock* lock         # the engine lock: env_lock, env_unlock
-    int64_t now           # wall clock, ns since 1970; set by whoever drives, before each turn
+    int64_t now           # wall clock, ns since 1970; set by the driver, before each turn
     int64_t mono          # monotonic ns, likewise
     TimerHeap timers      # deadlines on the monotonic clock
     List tasks            # of Tasks: what is to run at the end of this turn

@@ -16,8 +16,8 @@ def sync_file_system(descriptor: int) -> None:
     OSError, also when something could not be written since the descriptor was opened."""
 
 def begin_writing(descriptors: list[int]) -> None:
-    """Hands what files hold to their disks, and does not wait for these. Whoever syncs them then
-    waits less, and hears of errors."""
+    """Hands what files hold to their disks, and does not wait for these. A sync of them then
+    takes less time, and tells of errors."""
 
 def make_directory_of(
     path: StrPath, folders: Sequence[str], files: Mapping[str, bytes]
@@ -83,7 +83,7 @@ class PatternIndex:
 
 class SubjectTransform:
     """What becomes of the subjects that its source matches, by the parts that
-    `jsserver.text.transforms` reads and checks. Whoever applies it in the data plane copies it."""
+    `jsserver.text.transforms` reads and checks. The data plane copies it before it applies it."""
 
     def __init__(
         self, source: bytes, parts: list[tuple[str, int, bytes, tuple[int, ...]]]

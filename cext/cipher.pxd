@@ -28,7 +28,7 @@ cdef int cipher_file(CipherKind kind, const uint8_t* key, const uint8_t* nonce, 
                      uint8_t* out) noexcept nogil
 
 # ---- the files of encrypted streams ------------------------------------------------------------------------------
-# A table of file operations in front of another one: whoever uses it sees plain files. Of what account and stream a file is
+# A table of file operations in front of another one: its users see plain files. Of what account and stream a file is
 # its path says: ACCOUNT/streams/STREAM/msgs/N.blk.
 cdef struct Encrypted
 # NULL: no memory

@@ -80,7 +80,7 @@ cdef struct Pull:
     int64_t bytes           # left, where it gave max_bytes
     bint has_bytes
     bint no_wait
-    bint full               # whoever asked has too much to take already
+    bint full               # the client that pulls has too much to take already
     bint told               # the group knows of it
     bint ended              # in no list: freed when nothing is on its way to it
     uint32_t flights        # messages that are, once the group agrees
@@ -369,8 +369,8 @@ cdef void consumers_free(Stream* s) noexcept nogil
 cdef void consumers_flush(Stream* s) noexcept nogil
 # A consumer with its records in the log or the state of its file, else a new one. filter is made of the configuration's,
 # without the lock where these are many, and taken. NULL: no memory, or a name too long.
-# With the lock held. Where it starts and what is pending may take several turns (Consumer.counting); whoever does not wait
-# for them calls consumer_step until there is no more to do.
+# With the lock held. Where it starts and what is pending may take several turns (Consumer.counting); a caller that does
+# not wait for them calls consumer_step until there is no more to do.
 cdef struct StateFile
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter, const StateFile* file,
                             bint logged) noexcept nogil
@@ -390,8 +390,8 @@ cdef int consumer_join(Consumer* c) noexcept nogil
 # answers what depends on that when it is applied: its proposals are applied in their order, without others between, or it
 # follows. Follow also when one was refused.
 cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil
-# Of a member that leads: goes back, or to this sequence, as consumer_reset, when that is agreed on; then whoever applied the
-# entry answers. 0 | -1 not proposed
+# Of a member that leads: goes back, or to this sequence, as consumer_reset, when that is agreed on; then the member that
+# applied the entry answers. 0 | -1 not proposed
 cdef int consumer_reset_group(Consumer* c, uint64_t seq, Span reply) noexcept nogil
 # What the group agreed on, in its order, from the last snapshot on. 0 | -1 no memory
 cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil

@@ -120,7 +120,7 @@ cdef void mappings_free(Mappings* all) noexcept nogil
 cdef MapDest* mappings_add(Mappings* all, Span source, uint32_t n_dests) noexcept nogil
 
 
-# ---- clients: whoever sends and receives over a connection ------------------------------------------
+# ---- clients: what sends and receives over a connection ---------------------------------------------
 
 cdef struct Chunk
 
@@ -246,8 +246,8 @@ cdef struct Client:
     List own_subs           # the same Subs, the latest first
     uint32_t n_subs
     uint32_t asking         # what its requests count that the control plane has
-    # the way out: what the connection has not taken yet, and how much came in and went out since it opened. Whoever writes to
-    # the peer does so without the engine lock and alone counts what is sent.
+    # the way out: what the connection has not taken yet, and how much came in and went out since it opened. The thread
+    # that writes to the peer holds no engine lock, and alone counts what is sent.
     Chunk* head
     Chunk* tail
     uint64_t queued         # bytes
@@ -473,7 +473,7 @@ cdef struct EngineLimits:
     int64_t max_connections
     bint headers                # header support
     bint stall                  # slow fast producers down
-    uint64_t much_pending       # whoever sends to a client with more rests
+    uint64_t much_pending       # a sender to a client with more rests
 
 cdef struct EngineStats:
     uint64_t in_msgs, in_bytes, out_msgs, out_bytes
@@ -505,7 +505,7 @@ cdef struct Engine:
     Bytes cluster_name      # empty: it is in none
     int64_t too_deep_again  # mono: when the log may tell of the next one that was too deep
     int pace                # Pace: what became of what was delivered last
-    uint32_t asked          # what requests count that went to the inbox from whoever publishes now
+    uint32_t asked          # what requests count that went to the inbox from the present publisher
     bint alone              # nothing else of theirs is to be read before these are answered
     bint trace
     bint debug
@@ -526,7 +526,7 @@ cdef void engine_free(Engine* e) noexcept nogil
 cdef Account* account_open(Engine* e, Span name) noexcept nogil
 cdef void account_hold(Account* a) noexcept nogil
 cdef void account_release(Account* a) noexcept nogil    # when nobody refers to it and it is closed, gc frees it
-# Its name is free again, what was served for it ends, and what still refers to it is in vain. Whoever closes it cuts clients.
+# Its name is free again, what was served for it ends, and what still refers to it is in vain. The caller cuts its clients.
 cdef void account_close(Account* a) noexcept nogil
 # Subscriptions of clients and streams with exactly this subject and queue group (empty: none); and of the connections whose
 # subscriptions match, imported ones too, the most bytes that wait for one (-1: there is none).

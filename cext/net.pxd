@@ -464,7 +464,7 @@ cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, c
                      const Transport* transport, int64_t timeout, Security* security, Span name) noexcept nogil
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil
 cdef void conn_stall(Conn* c) noexcept nogil
-# Whoever decided that the input may flow again; the reactor lets it, in its own thread.
+# It is decided that the input may flow again; the reactor lets it, in its own thread.
 cdef void conn_unpause(Conn* c) noexcept nogil
 # The same, and what comes is compressed from then on, as is what goes out behind all that was written before: `first`, then
 # what follows. level: an S2Level, or by round trips, where there are n thresholds. 0, or -1: no memory.
@@ -518,7 +518,7 @@ cdef inline void conn_events(Conn* c) noexcept nogil:
     conn_want(c, not conn_halted(c), c.wants.writing)
 
 cdef inline void conn_pace(Conn* c) noexcept nogil:
-    # After each operation: whoever sends to a slow receiver, or asks too much, rests.
+    # After each operation: a client that sends to a slow receiver, or asks too much, rests.
     cdef Engine* e = c.base.engine
     if e.pace != PACE_FREE:
         if e.pace == PACE_STALL:
@@ -550,7 +550,7 @@ cdef void reactor_run(Reactor* r) noexcept nogil
 # What an event may name is freed in the next turn at the earliest.
 cdef int turn(Reactor* r, epoll_event* events, int n) noexcept nogil
 cdef bint is_settled(const Reactor* r) noexcept nogil
-# For whoever drives the engine beside the reactors, under the engine lock: sets its clocks; and when work was made, which
+# For the driver of the engine beside the reactors, under the engine lock: sets its clocks; and when work was made, which
 # reactors would sleep over it, a bit for each. They are woken without the lock.
 cdef void read_clocks(Engine* e) noexcept nogil
 cdef uint64_t reactors_called(Net* net) noexcept nogil

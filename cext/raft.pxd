@@ -85,7 +85,7 @@ cdef int vote_response_write(Bytes* b, const VoteResponse* m) noexcept nogil
 cdef int peer_state_write(Bytes* b, uint32_t size, const uint8_t* ids, uint32_t n, DomainExtension extension) noexcept nogil
 
 
-# ---- what a group asks of whoever drives it (actions.pxi) ------------------------------------------
+# ---- what a group asks of its driver (actions.pxi) --------------------------------------------------
 # A driver calls one of the functions below, then carries out the actions in their order. It may carry out the
 # actions of many groups together: all stores and votes of a turn are one commit round. What must not be said before
 # something is on disk is not among the actions until the driver has told raft_stored or raft_voted of it.
@@ -206,7 +206,7 @@ cdef int raft_forwarded_removal(Raft* r, Span body) noexcept nogil
 cdef int raft_add_peer(Raft* r, uint64_t peer) noexcept nogil
 cdef int raft_remove_peer(Raft* r, uint64_t peer) noexcept nogil
 cdef int raft_set_peers(Raft* r, const uint64_t* peers, uint32_t n) noexcept nogil
-cdef int raft_hand_over(Raft* r, uint64_t to) noexcept nogil            # 0: to whoever is up to date
+cdef int raft_hand_over(Raft* r, uint64_t to) noexcept nogil            # 0: to any member that is up to date
 cdef int raft_campaign(Raft* r, bint preferred) noexcept nogil          # soon, of a new group
 cdef int raft_gone(Raft* r, uint64_t peer) noexcept nogil               # its route broke, or it says that it stops
 cdef int raft_observe(Raft* r, bint observer) noexcept nogil

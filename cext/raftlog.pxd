@@ -22,8 +22,8 @@ cdef bint vote_read(Span file, uint64_t* term, uint64_t* vote) noexcept nogil   
 
 
 # ---- the small files of all groups (files.pxi) ---------------------------------------------------------
-# Votes, sets of members and snapshots of all groups are written together, by whoever calls raft_files_write: a thread, as it
-# waits for the disk.
+# Votes, sets of members and snapshots of all groups are written together, by the thread that calls
+# raft_files_write, as it waits for the disk.
 
 cdef struct RaftFiles
 

@@ -33,7 +33,7 @@ cdef struct StoreConfig:
     int storage             # STORE_FILE | STORE_MEMORY
     Span name               # the stream's name: key of the checksums
     Span directory          # of the stream (holds msgs/); empty for memory
-    bint synced             # what it has is on disk; whoever opens it syncs what that changes before it is served
+    bint synced             # what it has is on disk; the opener syncs what opening changes before it is served
     int64_t max_msgs        # -1: unlimited, for all limits
     int64_t max_bytes
     int64_t max_age         # ns, 0: unlimited
@@ -250,7 +250,7 @@ cdef int store_load_warm(Store* s, uint64_t seq, Record* out, Wait* w) noexcept 
 # Whether a message can be looked at without waiting for the disk, or is not there. If not, w is called when it can be.
 cdef bint store_warm(Store* s, uint64_t seq, Wait* w) noexcept nogil
 # First stored message with sequence >= from that matches (filter NULL: any). ST_NOT_FOUND when none. Where that one
-# cannot be read, its error, and its sequence in out.seq: whoever wants the next asks again from the sequence behind it.
+# cannot be read, its error, and its sequence in out.seq: a reader that wants the next asks again from the sequence behind it.
 cdef int store_next_warm(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil
 # The same, passing over what is damaged: ST_NOT_FOUND or another error than ST_DAMAGED.
 cdef int store_next_intact(Store* s, const Filter* filter, uint64_t start, Record* out, Wait* w) noexcept nogil

@@ -519,7 +519,7 @@ cdef struct Copied:
     Bytes b                 # subject, header, data
 
 cdef class EnvBox:
-    """The environment of an engine; whoever drives it subclasses this."""
+    """The environment of an engine; its driver subclasses this."""
     cdef Env* env
     cdef Committer* committer
     # Around every short call of the control plane: takes the lock and sets the clocks; lets go and wakes the driver.

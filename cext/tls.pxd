@@ -22,7 +22,7 @@ cdef struct Staple:
     int64_t until               # wall; no handshake is made beyond it
 
 cdef struct Context:
-    # Held by whoever made it, by listeners and by connections; freed with the last of them, in whatever thread that is.
+    # Held by its maker, by listeners and by connections; freed with the last of them, in any thread.
     Security security           # first: a Security* of ours is a Context*
     int refs                    # atomic
     SSL_CTX** certificates      # one for each certificate; the first is what connections begin with

@@ -32,7 +32,7 @@ static void on_bus(int number, siginfo_t *info, void *context) {
                 return;
         }
     }
-    sigaction(number, &bus_before, NULL);    /* not ours: it comes again, for whoever was there before */
+    sigaction(number, &bus_before, NULL);    /* not ours: it comes again, for the handler before */
 }
 
 static void bus_install(void) {

@@ -20,7 +20,7 @@ cdef inline bint table_sparse(uint32_t n, uint32_t cap) noexcept nogil:
 # ---- number to number ----------------------------------------------------------------------------------
 #
 # The old table is moved over from its front. What stood before `old_at` is in the new one, so a search in the old one begins
-# there at the earliest: whoever belongs before and stands behind is reached without a gap. None of it stands before the slot
+# there at the earliest: one that belongs before and stands behind is reached without a gap. None of it stands before the slot
 # where it belongs, as those that went on at the table's front are moved first: a search ends at the table's end. Its moves end
 # long before the new table is full or sparse.
 
@@ -126,7 +126,7 @@ cdef bint u64map_get(const U64Map* m, uint64_t key, uint64_t* val) noexcept nogi
 
 
 cdef void u64_close(U64Map* m, uint32_t hole) noexcept nogil:
-    # Whoever could stand at the hole moves there.
+    # An entry that could stand at the hole moves there.
     cdef uint32_t i = hole, mask = m.cap - 1, home
     while True:
         i = (i + 1) & mask

@@ -238,7 +238,7 @@ cdef inline Span draft_span(const Draft* d) noexcept nogil:
 cdef struct Env
 # What becomes of the subjects that its source matches: read and checked by jsserver/text/transforms.py, made by SubjectTransform.
 cdef struct Transform
-# Whoever applies one has a copy. NULL: no memory, or there is none.
+# Each user of one has a copy. NULL: no memory, or there is none.
 cdef Transform* transform_copy(const Transform* t) noexcept nogil
 cdef void transform_free(Transform* t) noexcept nogil
 # Adds what becomes of a subject that its source matches; failed: that is longer than 65,535 bytes.

@@ -1,4 +1,4 @@
-# The table of file operations: plain files for whoever uses it.
+# The table of file operations: plain files for its users.
 
 cdef int encrypted_open(void* ctx, const char* path, int flags, int mode) noexcept nogil:
     cdef Encrypted* e = <Encrypted*>ctx

@@ -1,4 +1,4 @@
-# What is not acked, for whoever administers a consumer: listed, and released to be delivered again at once.
+# What is not acked, for an administrator of a consumer: listed, and released to be delivered again at once.
 
 cdef enum:
     LIST_TURN = 5000                    # entries that are looked at without letting the lock go

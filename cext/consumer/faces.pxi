@@ -222,7 +222,7 @@ cdef class ConsumerHandle:
 
     def release(self, seqs, int64_t idle, bytes deliver not None) -> list:
         """Those of at most RELEASE_MAX messages that are not acked, and were last delivered at least so long ago, are delivered
-        again now: to this subject or, where it is empty, to whoever asks or listens. Returns which they are."""
+        again now: to this subject or, where it is empty, to clients that pull or listen. Returns which they are."""
         cdef uint64_t wanted[RELEASE_MAX]
         cdef Span to = span_of(deliver)
         cdef bint open
@@ -243,7 +243,7 @@ cdef class ConsumerHandle:
         return [wanted[i] for i in range(rc)]
 
     def unpin(self) -> None:
-        """Whoever is pinned is so no longer; the next request that waits is."""
+        """The pinned client is so no longer; the next request that waits is."""
         cdef bint open
         with nogil:
             open = self.enter()

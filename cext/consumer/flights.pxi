@@ -74,7 +74,7 @@ cdef int depart_new(Consumer* c, const Record* r) noexcept nogil:
     if c.cfg.ack_policy != ACK_POLICY_NONE:
         c.group.firsts += 1
     if listed and c.skip.seqs == NULL:
-        propose_position(c, OP_SKIP, c.next, span(NULL, 0))     # whoever leads next has no such list
+        propose_position(c, OP_SKIP, c.next, span(NULL, 0))     # the next leader has no such list
     return STEP_ON
 
 

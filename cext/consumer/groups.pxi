@@ -21,7 +21,7 @@ cdef uint64_t pin_named(const Consumer* c, const PullAsk* a) noexcept nogil:
 
 
 cdef bint group_refused(Consumer* c, const PullAsk* a, Span reply) noexcept nogil:
-    # True when a status was sent. Whoever has the pin keeps it by asking.
+    # True when a status was sent. The pinned client keeps the pin by pulling.
     if not a.formal:
         return False
     if a.n_group == 0:
@@ -63,7 +63,7 @@ cdef void pin_arm(Consumer* c) noexcept nogil:
 
 
 cdef void pin_take(Consumer* c, Pull* q) noexcept nogil:
-    # From now on messages go to whoever sent this request, and asks with the id that they bring.
+    # From now on messages go to the sender of this request, who pulls with the id that they bring.
     c.pin.given += 1
     c.pin.number = c.pin.given
     c.pin.ts = c.env.now

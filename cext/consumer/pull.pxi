@@ -73,7 +73,7 @@ cdef void pull_due(Timer* t, int64_t now) noexcept nogil:
         pulls_at_end(c)                         # also where max_ack_pending stops it: they had their chance
 
 
-# A server is often faster than whoever asked for a million messages: such a request stands aside until what was sent is taken,
+# A server is often faster than a client that pulls a million messages: such a request waits until what was sent is taken,
 # instead of leading to the client's end as a slow consumer. Others are served meanwhile.
 
 cdef inline void pull_fills(Consumer* c, Pull* q) noexcept nogil:

@@ -31,7 +31,7 @@ cdef void heartbeat_due(Timer* t, int64_t now) noexcept nogil:
     if due <= now:
         send_heartbeat(c, c.cfg.deliver_subject)
         if c.cfg.ack_policy == ACK_POLICY_FLOW_CONTROL and c.pending.n and not c.flow.asking:
-            flow_ask(c)                         # whoever waits for more has acked what came
+            flow_ask(c)                         # a client that waits for more has acked what came
         due = now + c.cfg.idle_heartbeat
     timer_set(&c.env.timers, t, due)
 

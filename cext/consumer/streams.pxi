@@ -59,7 +59,7 @@ cdef class StreamHandle(IntakeFace):
             self.box.leave()
 
     cdef int put_down(self) except -1:
-        # Consumers and store leave the stream that failed; it stays to say why to whoever publishes or asks.
+        # Consumers and store leave the stream that failed; it stays to say why to clients that publish or ask.
         cdef ConsumerHandle h
         if self.s.store == NULL:
             return 0
@@ -217,7 +217,7 @@ cdef class StreamHandle(IntakeFace):
         return 0
 
     cdef int open_log(self, Stream* s) except -1:
-        # The first time that a consumer is kept on disk. Whoever calls it has `opening`, so that nobody closes.
+        # The first time that a consumer is kept on disk. The caller holds `opening`, so that nobody closes.
         cdef ReplayContext x
         cdef Consumers* k
         cdef Log* log
@@ -309,7 +309,7 @@ cdef class StreamHandle(IntakeFace):
         return h
 
     def withhold(self, bint on) -> None:
-        # Whoever has `opening` keeps the store: no reopen and no close takes it away meanwhile.
+        # The holder of `opening` keeps the store: no reopen and no close takes it away meanwhile.
         cdef Store* store
         with self.opening:
             with nogil:

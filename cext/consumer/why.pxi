@@ -17,11 +17,11 @@ cdef enum Reason:
     WAITS_DISK = 9
     WAITS_REPLAY = 10                   # until
     WAITS_RATE = 11                     # until
-    WAITS_PIN = 12                      # whoever is pinned does not ask
+    WAITS_PIN = 12                      # the pinned client does not pull
     WAITS_OVERFLOW = 13                 # less is pending than the requests ask for
     WAITS_BACKOFF = 14                  # nothing is left but what is not acked, count; until: the first is due
     WAITS_MESSAGE = 15                  # nothing is left
-    WAITS_ROOM = 16                     # whoever asks has much to take already
+    WAITS_ROOM = 16                     # the client that pulls has much to take already
 
 
 cdef struct Why:

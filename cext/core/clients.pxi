@@ -28,7 +28,7 @@ cdef void client_bind(Client* c, Account* a, int kind) noexcept nogil:
 
 cdef bint client_join(Client* c, Account* a) noexcept nogil:
     client_leave(c)
-    client_forget_replies(c)    # of whoever it was before
+    client_forget_replies(c)    # of the user that it was before
     client_forget_mapped(c)
     if c.account != a:
         client_drop_subs(c)

@@ -24,7 +24,7 @@ cdef Payload* shared_payload(Engine* e, const Msg* m) noexcept nogil:
 
 
 cdef void slow_down(Engine* e, Client* c) noexcept nogil:
-    # Much waits for c: whoever sends to it pauses.
+    # Much waits for c: its senders pause.
     if not e.limits.stall:
         return
     if client_pending(c) > <uint64_t>(e.limits.max_pending - e.limits.max_pending // 4):

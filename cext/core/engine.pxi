@@ -21,7 +21,7 @@ cdef void outlet_unsubscribe(void* ctx, void* handle) noexcept nogil:
 
 
 cdef enum:
-    PENDING_MUCH = 524288   # bytes: whoever sends to a client that has so many to take rests, while they are in the cache
+    PENDING_MUCH = 524288   # bytes: a sender to a client that has so many to take rests, while they are in the cache
 
 
 cdef void limit_pending(EngineLimits* limits, int64_t most) noexcept nogil:
@@ -71,7 +71,7 @@ cdef void engine_free(Engine* e) noexcept nogil:
 
 
 cdef void accounts_free(Engine* e) noexcept nogil:
-    # All of them, whoever refers to them.
+    # All of them, also those that are still referred to.
     cdef ListNode* at = list_first(&e.accounts)
     cdef ListWalk rest
     cdef Account* a

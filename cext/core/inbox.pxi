@@ -3,7 +3,7 @@
 
 cdef enum:
     INBOX_BYTES_MAX = 268435456     # a control plane that hangs must not eat the machine
-    REQUEST_BYTES_MAX = INBOX_BYTES_MAX // 2    # whoever asks much keeps nobody from logging in
+    REQUEST_BYTES_MAX = INBOX_BYTES_MAX // 2    # a client that asks much keeps nobody from logging in
     REQUEST_PIECE = 14              # bits: of each 16 KiB a request counts as one more
 
 

@@ -160,5 +160,5 @@ cdef void client_write(Client* c, const void* p, size_t n) noexcept nogil:
 
 
 cdef inline uint64_t full_pending(const Engine* e) noexcept nogil:
-    # Whoever has a choice sends to a client with more only when half of it is written.
+    # Where there is a choice, a client with more is sent to only when half of it is written.
     return <uint64_t>(e.limits.max_pending // 4)

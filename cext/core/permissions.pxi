@@ -13,7 +13,7 @@ cdef struct PermList:
 
 cdef struct Permissions:
     PermList lists[4]       # PERM_*
-    uint32_t refs           # connections, and whoever makes them; atomic
+    uint32_t refs           # connections, and the makers of these; atomic
 
 
 cdef Permissions* perms_new() noexcept nogil:

@@ -127,7 +127,7 @@ cdef void responses_free(Engine* e, ServiceImport* of) noexcept nogil:
 
 
 cdef void responses_adopt(Engine* e, ServiceImport* of, ServiceImport* before) noexcept nogil:
-    # Whoever waits for replies by an import that takes the place of another waits on.
+    # A client that waits for replies by an import waits on when another import takes its place.
     cdef ListWalk all
     cdef Response* r
     timer_cancel(&e.env.timers, &before.timer)

@@ -258,7 +258,7 @@ cdef class AccountHandle:
         self.serve(subject, 1 << KIND_ACK, request_in)
 
     def serve_answers(self, bytes subject):
-        """Likewise answers to what the server asked, whoever sends them."""
+        """Likewise answers to what the server asked, from clients and servers alike."""
         self.serve(subject, HEARS_ALL | LISTENS, request_in)
 
     def stop_requests(self, bytes subject not None):

@@ -84,7 +84,7 @@ cdef class DataPlane(PlaneView):
             env_unlock(self.env)
 
     def __dealloc__(self):
-        # The lock and what wakes reactors live as long as whoever may still use them.
+        # The lock and what wakes reactors live as long as a thread may still use them.
         if self.m != NULL:
             if self.env != NULL:
                 self.close()

@@ -40,7 +40,7 @@ cdef class PermissionSet:
 
 
 cdef struct Rights:
-    # What a PermissionSet says, which is kept by whoever has it; no perms: everything is allowed.
+    # What a PermissionSet says; its holders keep it. No perms: everything is allowed.
     Permissions* perms
     bint responses
     int32_t responses_max

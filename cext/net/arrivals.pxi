@@ -115,7 +115,7 @@ cdef void accept_ready(Listener* s) noexcept nogil:
             return
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
         if s.framed and s.reactor.net.n_coming >= COMING_MAX:
-            close(fd)       # whoever keeps so many waiting shall not have all descriptors
+            close(fd)       # connections that wait shall not have all descriptors
             continue
         c = conn_new(s.reactor.net, fd, s.kind, s.protocol, s.transport)
         if c == NULL:

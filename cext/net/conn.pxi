@@ -19,7 +19,7 @@ cdef void write_due(Timer* t, int64_t now) noexcept nogil:
 
 
 cdef Reactor* least_loaded(Net* net) noexcept nogil:
-    # Whoever serves the fewest connections gets the next: how busy each will be cannot be known, and so they stay even when
+    # The reactor with the fewest connections gets the next: how busy each will be cannot be known, and so they stay even when
     # those of one reactor end together.
     cdef Reactor* best = net.reactors
     cdef uint32_t i

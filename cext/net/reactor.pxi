@@ -175,7 +175,7 @@ cdef int sleep_ms(Reactor* r) noexcept nogil:
 
 
 cdef uint64_t reactors_called(Net* net) noexcept nogil:
-    # Under the engine lock, by whoever may have made work: a bit for each reactor that would sleep over it. They are the
+    # Under the engine lock, by a thread that may have made work: a bit for each reactor that would sleep over it. They are the
     # caller's to wake, once it has let go of the lock.
     cdef uint64_t called = 0
     cdef uint32_t i

@@ -35,7 +35,7 @@ cdef void drop_left(Conn* c) noexcept nogil:
 
 
 cdef void conn_stall(Conn* c) noexcept nogil:
-    # A receiver is close to its limit: whoever feeds it pauses for a moment.
+    # A receiver is close to its limit: its sender pauses for a moment.
     if c.rest.stalls_left == 0:
         return
     c.rest.stalls_left -= 1
@@ -72,7 +72,7 @@ cdef void forget_resting(Conn* c) noexcept nogil:
 
 
 cdef void conn_unpause(Conn* c) noexcept nogil:
-    # Whoever decided that the input may flow again; the reactor lets it, in its own thread.
+    # It is decided that the input may flow again; the reactor lets it, in its own thread.
     c.rest.paused = False
     task_post(&c.reactor.tasks, &c.rest.resume)
 

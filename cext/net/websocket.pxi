@@ -46,7 +46,7 @@ cdef int ws_establish(Conn* c) noexcept nogil:
         return -EAGAIN
     while w.request.n == 0 or not head_is_whole(w):
         if w.request.n >= REQUEST_MAX:
-            w.n_head = w.request.n      # whoever decides will see that it has no end
+            w.n_head = w.request.n      # the control plane will see that it has no end
             break
         got = w.below.read(c, packed, REQUEST_PIECE + transport_slack(c, w.below))
         if got <= 0:

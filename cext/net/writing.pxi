@@ -91,7 +91,7 @@ cdef void conn_flush(Conn* c) noexcept nogil:
 
 
 cdef void conn_settle(Conn* c) noexcept nogil:
-    # The deadline of what is not written yet begins anew with each piece that was. Whoever rests for it goes on.
+    # The deadline of what is not written yet begins anew with each piece that was. Senders that rest for it go on.
     cdef TimerHeap* timers = &c.reactor.timers
     cdef int64_t until
     if c.base.awaited and client_pending(&c.base) <= c.base.engine.limits.much_pending // 2:

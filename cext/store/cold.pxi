@@ -64,7 +64,7 @@ cdef void fetch_ask(Committer* c, Block* b, uint64_t pieces) noexcept nogil:
 
 
 cdef void fetch_ahead(Committer* c, Store* s, Block* b, uint64_t piece) noexcept nogil:
-    # The piece behind that one is wanted next by whoever reads on.
+    # The piece behind that one is wanted next by a reader that reads on.
     cdef uint32_t at
     if (piece + 1) * PIECE >= b.used:
         at = block_from(s, b.last) + 1
@@ -119,7 +119,7 @@ cdef void wait_cancel(Wait* w) noexcept nogil:
 
 
 cdef bint waits_end(Store* s, const Block* b) noexcept nogil:
-    # With the engine lock held: whoever waits for that block, or for any (NULL), is called. Whether there was one.
+    # With the engine lock held: waits for that block, or for any (NULL), are over and called. Whether there was one.
     cdef bint any = False
     cdef ListWalk waits = list_walk(&s.waits)
     cdef Wait* w = <Wait*>list_owner(list_step(&waits), &(<Wait*>NULL).node)

@@ -38,7 +38,7 @@ cdef void committer_free(Committer* c) noexcept nogil:
         c.env.files.close(c.env.files.ctx, c.queue.sync_fd)
     for i in range(c.queue.n_pool):
         pages_free(c.queue.pool[i], c.pool_size)
-    spare_give(c)                               # taken again by whoever wrote without the thread
+    spare_give(c)                               # taken again by a writer without the thread
     cond_free(&c.wake)
     cond_free(&c.idle)
     cond_free(&c.chores)
@@ -104,7 +104,7 @@ cdef void committer_run(Committer* c) noexcept nogil:
 
 
 cdef void tell_driver(Committer* c) noexcept nogil:
-    # Without q, which whoever wakes will want: there are results. Where there is no driver, does its part.
+    # Without q, which the woken thread will want: there are results. Where there is no driver, does its part.
     if c.wake_fd >= 0:
         c.env.system.notify(c.env.system.ctx, c.wake_fd)
     else:

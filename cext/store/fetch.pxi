@@ -51,7 +51,7 @@ cdef void fetch_block(Committer* c) noexcept nogil:
     env_lock(c.env)
     if o.p != NULL:
         opened_take(b, &o)
-    # Also where that failed: whoever reads then meets the error.
+    # Also where that failed: the reader meets the error then.
     b.warm |= pieces
     b.warm_at = c.env.mono
     called = waits_end(s, b)

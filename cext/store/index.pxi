@@ -280,7 +280,7 @@ cdef void slots_del(Index* x, uint32_t hash, uint32_t id) noexcept nogil:
     if i == 0xffffffffU:
         return
     j = i
-    while True:     # close the gap: whoever could stand at i moves there
+    while True:     # close the gap: an entry that could stand at i moves there
         j = (j + 1) & mask
         if x.slots[j] == 0:
             break

@@ -1,6 +1,6 @@
 # The journal of all stores of a server: a round that touches many files is made durable by one append and one sync.
 #
-# The bytes are written to their files as well, so that whoever reads the directory, after a kill too, finds them there; what
+# The bytes are written to their files as well, so that readers of the directory, after a kill too, find them there; what
 # the files need not have any more is a sync of their own before the acks. That follows within about ten seconds, by the
 # maintenance thread, and the segment is used again. Two segments take turns.
 #

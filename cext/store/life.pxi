@@ -241,7 +241,7 @@ cdef void store_written(Store* s) noexcept nogil:
     invariant(not s.hold.listed, "what a turn has staged is not waited for within it")
     if not c.queue.running:
         commit_inline(c, 0)
-        tell_driver(c)      # whoever waits for the ticket hears of it
+        tell_driver(c)      # waits for the ticket hear of it
     q_lock(c)
     while c.queue.running and (st_load(&s.shared.dirty) or s.queue.busy):
         q_wait(c, &c.idle, INT64_MAX)
@@ -278,7 +278,7 @@ cdef void store_close(Store* s, bint remove) noexcept nogil:
         else:
             store_retreat(s)
         trash_end(s)
-        env_lock(s.env)         # whoever took it off the list of finished groups before is done with it
+        env_lock(s.env)         # a thread that took it off the list of finished groups before is done with it
         env_unlock(s.env)
     store_dispose(s)
 

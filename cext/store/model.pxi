@@ -108,7 +108,7 @@ cdef enum BlockState:
     BLOCK_SEALED = 1            # not appended to any more
     BLOCK_LEFT_OPEN = 2         # left the store by a purge, while it was the tail; its files go after the next group
     BLOCK_LEFT = 3              # the same of a sealed one
-    BLOCK_GONE = 4              # its files are dealt with: whoever holds the last pin frees it
+    BLOCK_GONE = 4              # its files are dealt with: the holder of the last pin frees it
 
 cdef enum BlockFile:
     # How far its file is.
@@ -172,7 +172,7 @@ cdef struct BlockQueue:
     uint64_t zero_to
 
 cdef struct BlockWriting:
-    # The commit thread's alone; before it knows the block, and after it has ended, of whoever opens or closes the store.
+    # The commit thread's alone; before it knows the block, and after it has ended, of who opens or closes the store.
     int fd
     uint64_t jot                # the last use of a segment of the journal that has bytes of it
     uint64_t written
@@ -312,7 +312,7 @@ cdef enum ReserveFate:
     RESERVE_FLOOR_LOST = 2      # nor below which no start may go on
 
 cdef struct StoreRecovery:
-    # Whoever opens the store, before other threads know it. Later the flags are read under the engine lock: they are False.
+    # The opener's, before other threads know the store. Later the flags are read under the engine lock: they are False.
     bint replaying
     bint unsettled              # from sidecars: nodes stay until its end
     bint dict_short             # a sidecar asks for more entries than there are
@@ -359,7 +359,7 @@ cdef struct StoreQueue:
     List* list                  # the list that it is in: active or resting
 
 cdef struct StoreKeeping:
-    # The maintenance thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
+    # The maintenance thread's alone; before it knows the store, and after it has ended, of the thread that opens or closes it.
     uint64_t dict               # name, entries and bytes of the subject dictionary
     uint64_t dict_total
     uint64_t dict_size
@@ -369,7 +369,7 @@ cdef struct StoreKeeping:
     uint32_t n_known
 
 cdef struct StoreWriting:
-    # The commit thread's alone; before it knows the store, and after it has ended, of whoever opens or closes that.
+    # The commit thread's alone; before it knows the store, and after it has ended, of the thread that opens or closes it.
     uint64_t reserved           # what sequence.jsr says
     uint64_t reserve_number
     uint64_t floor              # that a start went on from, at least
@@ -465,7 +465,7 @@ cdef struct LogQueue:
     Log* next
 
 cdef struct LogWriting:
-    # The commit thread's alone; before it knows the log, and after it has ended, of whoever opens or closes the store.
+    # The commit thread's alone; before it knows the log, and after it has ended, of the thread that opens or closes the store.
     int fd                      # -1: to be opened
     uint64_t jot                # as of a block
     uint64_t noted              # bytes for this round that the journal has, and the file not yet
@@ -494,7 +494,7 @@ cdef struct CommitterQueue:
     # Under q.
     bint sleeping               # the commit thread waits to be woken
     bint stopping
-    bint running                # whoever finds it False without q asks again under it (commit_inline)
+    bint running                # a thread that finds it False without q asks again under it (commit_inline)
     bint inline                 # a thread that is not the commit thread writes
     int64_t due                 # when there is work without being called
     int64_t follow_at           # when the maintenance thread looks after the journal; INT64_MAX: there is none
@@ -519,7 +519,7 @@ cdef struct CommitterQueue:
     uint32_t n_pool
 
 cdef struct CommitterWriting:
-    # The commit thread's alone, or of whoever writes in its place (commit_inline).
+    # The commit thread's alone, or of the thread that writes in its place (commit_inline).
     bint no_direct              # the file system has no writes past the page cache
     int spare                   # a descriptor for when there are none
     int64_t synced_at

@@ -36,7 +36,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
     invariant(not s.hold.listed, "no store is closed within a turn's changes")
     memset(&gone, 0, sizeof(List))
     q_lock(c)
-    q_broadcast(c, &c.idle)     # to whoever waits for a round of this store
+    q_broadcast(c, &c.idle)     # to threads that wait for a round of this store
     while True:
         if not drop and must_sync(s):
             c.queue.sync_now = True
@@ -49,7 +49,7 @@ cdef void store_detach(Store* s, bint drop) noexcept nogil:
             if must_sync(s):
                 continue                # what that wrote
         chores_cancel(c, s, &gone)
-        # Whoever is busy with it may have staged something, which is waited for, too.
+        # A thread that is busy with the store may have staged something, which is waited for, too.
         if (drop or s.queue.withheld or not c.queue.running
                 or not (st_load(&s.shared.dirty) or s.queue.ops != NULL or must_sync(s))):
             store_unqueue(c, s)

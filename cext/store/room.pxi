@@ -109,7 +109,7 @@ cdef void spare_give(Committer* c) noexcept nogil:
 
 
 cdef void spare_take(Committer* c) noexcept nogil:
-    # One descriptor that the commit thread has for itself, whoever takes all others.
+    # One descriptor that the commit thread has for itself, also when all others are taken.
     if c.writing.spare < 0:
         c.writing.spare = c.env.files.open(c.env.files.ctx, "/dev/null", O_RDONLY, 0)
 

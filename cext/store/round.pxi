@@ -474,7 +474,7 @@ cdef bint marker_place(Store* s, Block* b, uint64_t first, bint close, bint clos
     # Reserves the place of the marker behind what the block has; False: nothing is to be written. closing: it says that
     # another block follows.
     cdef uint64_t start = b.writing.written
-    # What an idle group's end names is not synced: whoever waits for a change waits for a marker that is.
+    # What an idle group's end names is not synced: a client that waits for a change waits for a marker that is.
     cdef uint64_t known = s.writing.extent.first if close else s.writing.synced_first
     while True:
         end[0] = st_load(&b.used)

@@ -20,7 +20,7 @@ cdef struct AnswerHead:
 # ---- waiting ---------------------------------------------------------------------------------------------
 
 cdef void queue_answer(Fifo* q, uint64_t key, Span reply, uint32_t flags) noexcept nogil:
-    # Without memory there is no answer: whoever waits for it tries again.
+    # Without memory there is no answer: the publisher tries again.
     cdef AckHead head
     cdef uint8_t* p = fifo_add(q, sizeof(AckHead) + reply.n)
     if p == NULL:
@@ -99,7 +99,7 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
         return
     if ticket <= store_durable_ticket(s.store) and s.answers.b.n == 0:
         send_pub_ack(s, reply, seq, False)
-    else:       # without memory there is no answer: whoever waits for it tries again
+    else:       # without memory there is no answer: the publisher tries again
         answer_later(s, ticket, ANSWER_PUBLISH, reply, span(NULL, 0), pub_ack_text(s, seq, False, room), span(NULL, 0))
 
 

@@ -1,5 +1,5 @@
 # What a group has agreed on is applied, as every member of nats-server does: from the same entries come the same messages under
-# the same sequences, and the same number of refused entries. Whoever leads answers, and that is all that differs.
+# the same sequences, and the same number of refused entries. Only the leader answers, which is all that differs.
 #
 # An entry has the number of those before it: lseq. The sequence of a message is lseq + 1, less the entries that were refused.
 

@@ -129,7 +129,7 @@ cdef int apply_removal(Stream* s, const Change* c) noexcept nogil:
     if c.kind == CHANGE_EXPIRE:
         return store_expire(s.store, c.seq)
     rc = store_remove(s.store, c.seq, c.erase)
-    if c.kind == CHANGE_DELETE:         # whoever releases counts once for many
+    if c.kind == CHANGE_DELETE:         # a release counts once for many
         stream_count_bytes(s)
     return rc
 

@@ -213,7 +213,7 @@ cdef const ApiError* counter_sum(Stream* s, const Msg* m, const PubHeaders* h, c
 
 
 cdef void counter_ack(Stream* s, Span reply, uint64_t seq, Span data) noexcept nogil:
-    # With the value that is stored. Without memory there is no answer: whoever waits for it asks again.
+    # With the value that is stored. Without memory there is no answer: the publisher asks again.
     cdef Bytes tail
     if reply.n == 0 or s.cfg.flags & STREAM_NO_ACK or data.n < 2:
         return

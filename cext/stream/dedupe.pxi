@@ -39,8 +39,8 @@ cdef bint dedupe_find(Dedupe* d, Span id, uint64_t* seq) noexcept nogil:
 
 
 cdef int dedupe_add(Stream* s, Span id, uint64_t seq, int64_t ts) noexcept nogil:
-    # In place of an older message with this id, which only a stream still has whose clock is behind that of whoever decided
-    # that the window was over. Without memory the id is not remembered: -1.
+    # In place of an older message with this id, which only a stream still has whose clock is behind the one by which
+    # the window was over. Without memory the id is not remembered: -1.
     cdef Dedupe* d = &s.dedupe
     cdef IdHead head
     cdef IdHead old

@@ -256,7 +256,7 @@ cdef inline bint is_control(const Msg* m) noexcept nogil:
 
 
 cdef void intake_confirm(Intake* i, Span reply, bint bare) noexcept nogil:
-    # Whoever can send here chooses the subject: it is one of flow control, or nothing is sent.
+    # The sender chooses the subject: it is one of flow control, or nothing is sent.
     if not starts_with(reply, b"$JS.FC.") or not subject_is_literal(reply):
         return
     i.confirm.n = 0

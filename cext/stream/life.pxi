@@ -389,7 +389,7 @@ cdef void on_removed(void* ctx, uint64_t seq, Span subject, int reason) noexcept
 # ---- batches ---------------------------------------------------------------------------------------------------------
 
 cdef void batches_free(Stream* s) noexcept nogil:
-    # Whoever sends more of one hears that it is unknown.
+    # A publisher of more messages of a batch hears that the batch is unknown.
     if s.batches == NULL:
         return
     atomic_drop_all(s)

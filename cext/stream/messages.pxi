@@ -201,7 +201,7 @@ cdef int get_inbound(void* target, const Msg* m) noexcept nogil:
 
 cdef void delete_answer(Stream* s, Span reply) noexcept nogil:
     # Sent when the deletion is durable, as PubAcks are: requests that come together share a sync. Without memory there is no
-    # answer, and whoever waits asks again.
+    # answer, and the client asks again.
     cdef uint64_t ticket = store_ticket(s.store)
     cdef Span type = span_c(b"io.nats.jetstream.api.v1.stream_msg_delete_response")
     cdef Span text = span_c(b"{\"type\":\"io.nats.jetstream.api.v1.stream_msg_delete_response\",\"success\":true}")

@@ -64,7 +64,7 @@ cdef void release_answers(Stream* s, uint64_t upto, int error) noexcept nogil:
             break
         n = <size_t>h.n_reply + h.n_header + h.n_data + h.n_type
         p = &room[0] if n <= REPLY_ROOM else <uint8_t*>malloc(n)
-        if p != NULL:                           # else there is no answer, and whoever waits asks again
+        if p != NULL:                           # else there is no answer, and the client asks again
             memcpy(p, s.answers.b.data + s.answers.head + sizeof(AnswerHead), n)
         fifo_drop(&s.answers, sizeof(AnswerHead) + n)
         if h.kind == ANSWER_DELETE:

@@ -44,7 +44,7 @@ cdef void republish_header(Stream* s, const Change* c, uint64_t before, Draft* d
 
 
 cdef void republish_keep(Stream* s, const Change* c, Span dest, Span header) noexcept nogil:
-    # Without memory, or room in the queue, it is not published: whoever listens sees a gap in the sequences.
+    # Without memory, or room in the queue, it is not published: subscribers see a gap in the sequences.
     cdef RepublishHead h
     cdef Span data = span(NULL, 0) if s.cfg.flags & STREAM_REPUBLISH_HEADERS_ONLY else c.data
     cdef uint8_t* p = NULL
@@ -83,7 +83,7 @@ cdef void republish(Stream* s, const Change* c, uint64_t before) noexcept nogil:
     cdef Draft dest, header
     draft_open(&dest)
     if transform_match(s.cfg.republish, s.env, c.subject, &dest):
-        # What is sent to _R_ is an answer to a service's request, by whoever may publish it.
+        # What is sent to _R_ is an answer to a service's request, which only the service may send.
         if dest.failed or not is_subject(draft_span(&dest)) or starts_with(draft_span(&dest), b"_R_."):
             republish_refused(s, draft_span(&dest))
         else:

@@ -59,7 +59,7 @@ cdef enum:
 
 
 cdef void send_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
-    # A PubAck with further members, or another answer that waited. Without memory there is none: whoever waits tries again.
+    # A PubAck with further members, or another answer that waited. Without memory there is none: the client tries again.
     cdef Bytes b
     if flags & ACK_TEXT:
         send_text(s, reply, more.p, more.n)

@@ -1,8 +1,8 @@
 # What a stream is to do at some time (due.pxi does it). A wheel knows when each message with a time of its own and each schedule
 # is due. All of it is decided by this stream's clock, and what comes of it are changes like any other.
 #
-# Whoever has max_age and allows a TTL may have messages that never age: so the store, which takes the oldest, does not see to
-# that, but this.
+# A stream that has max_age and allows a TTL may have messages that never age. So its ages are seen to here, not in the store,
+# which takes the oldest.
 #
 # Where the message that a schedule published last is gone, the time of the stream's last message tells: what was due by then has
 # run, as its message would be later; what was due since was missed, and runs once.

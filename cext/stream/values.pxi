@@ -16,7 +16,7 @@ Message = namedtuple("Message", "subject seq ts headers data")
 
 
 cdef class EnvBox:
-    """The environment of an engine; whoever drives it subclasses this."""
+    """The environment of an engine; its driver subclasses this."""
 
     cdef bint enter(self) noexcept nogil:
         env_lock(self.env)

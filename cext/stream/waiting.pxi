@@ -56,7 +56,7 @@ cdef void dedupe_turn(Task* t) noexcept nogil:
 
 
 cdef void dedupe_finish(Stream* s) noexcept nogil:
-    # Whoever waits goes on now.
+    # Publishers that wait go on now.
     if not s.dedupe.reading:
         return
     if ids_wanted(s):

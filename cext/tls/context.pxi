@@ -80,7 +80,7 @@ cdef int use_pair(SSL_CTX* x, bytes chain, bytes key) except -1:
 
 
 cdef int use_authorities(SSL_CTX* x, bytes authorities) except -1:
-    # Whom clients' certificates must come from: each is trusted by itself, whoever signed it.
+    # The authorities of clients' certificates: each is trusted by itself, whatever signed it.
     cdef X509_STORE* store = SSL_CTX_get_cert_store(x)
     cdef BIO* b = read_piece(authorities)
     cdef X509* cert

@@ -231,7 +231,7 @@ cdef X509_stack read_chain(bytes text) except NULL:
 
 
 cdef X509* signer_among(X509* leaf, bytes authorities) except? NULL:
-    # Whoever signed a certificate, of those that are trusted (PEM; empty: the system's), held for the caller; NULL: nobody.
+    # The signer of a certificate, of those that are trusted (PEM; empty: the system's), held for the caller; NULL: nobody.
     cdef X509_STORE* store = X509_STORE_new()
     cdef X509_STORE_CTX* search = X509_STORE_CTX_new()
     cdef X509_stack trusted = NULL

@@ -5,7 +5,7 @@ class SessionError(OSError):
 
 
 cdef class Session:
-    """A server's end of one connection: whoever has the socket gives it what comes, and sends what it has outgoing.
+    """A server's end of one connection: the owner of the socket gives it what comes, and sends what it has outgoing.
 
     It asks for no certificate. Of one thread at a time.
     """

@@ -148,7 +148,7 @@ cdef void hello_failed(Conn* c, int rc) noexcept nogil:
     if rc == -EBUSY:
         conn_throttled(c)
         return
-    # Whoever looks what listens here, and speaks no TLS, is no error of ours.
+    # A client that only looks what listens here, and speaks no TLS, is no error of ours.
     note_span(&c.base, span(c.secured.data, <uint32_t>c.secured.n), NOTE_DEBUG if rc == -EPROTONOSUPPORT else NOTE_LINE)
     client_close(&c.base, CLOSE_TLS_HANDSHAKE)
 

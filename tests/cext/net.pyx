@@ -118,7 +118,7 @@ cdef struct MemoryLink:
 
 
 cdef MemoryLink* memory_link(Conn* c) noexcept nogil:
-    # Whoever may wait for a peer must not hold the engine lock.
+    # A thread that may wait for a peer must not hold the engine lock.
     cdef MemoryLink* link = <MemoryLink*>c.link
     cdef pthread_mutex_t* held = &c.base.engine.env.lock.held
     if pthread_mutex_trylock(held) == 0:

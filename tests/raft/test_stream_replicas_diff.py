@@ -154,7 +154,7 @@ class Requests:
     async def take(self, name: str) -> None:
         consumer = self.random.choice(list(STREAMS[name][1]))
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}"
-        with contextlib.suppress(nats.errors.TimeoutError):  # whoever leads may not be ready
+        with contextlib.suppress(nats.errors.TimeoutError):  # the leader may not be ready
             message = await self.client.request(subject, b'{"no_wait":true}', timeout=1)
             if message.reply:
                 await self.client.request(message.reply, b"", timeout=1)

@@ -181,8 +181,8 @@ cdef void file_settle(Inode* f) noexcept nogil:
 
 
 cdef void file_lose(Disk* d, uint32_t inode, int error) noexcept nogil:
-    # A sync failed: the system takes the pages for clean, whether they are on disk or not. Whoever else has the file open hears
-    # of it when he syncs.
+    # A sync failed: the system takes the pages for clean, whether they are on disk or not. Another holder of the open file
+    # hears of it when it syncs.
     cdef Inode* f = inode_at(d, inode)
     cdef size_t i, start, end
     cdef uint32_t k

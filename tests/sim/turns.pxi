@@ -118,7 +118,7 @@ cdef void turn_begins(Disk* d, int me) noexcept nogil:
 
 
 cdef void turn_ends(Disk* d) noexcept nogil:
-    # Whoever's turn is next goes on; back when it is this thread's again.
+    # The thread whose turn is next goes on; back when it is this thread's again.
     cdef int me = d.turn, to
     cdef PyThreadState* python = NULL
     if d.holder < 0 and me != COMMITS:
