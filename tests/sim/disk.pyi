@@ -11,7 +11,8 @@ Call = Literal["write", "sync", "open", "truncate", "rename", "unlink", "mkdir",
 
 class SimDisk:
     def __init__(self, seed: int, loose: bool = False, ignores_syncs: bool = False) -> None: ...
-    redone: int
+    @property
+    def redone(self) -> int: ...
     def attach(
         self,
         box: EnvBox,
