@@ -334,7 +334,8 @@ cdef int atomic_restage(AtomicBatch* b, Span reply, Span more) noexcept nogil:
             rc = ST_NO_MEMORY
         if rc != ST_OK:                 # what is staged of it cannot be taken back alone
             staged_drop(s, store_text(rc))
-            member_lost_count(s)
+            if s.member != NULL:        # what is staged is not what was proposed any more
+                stream_fail(s, ENOMEM)
             return rc
     return ST_OK
 

@@ -90,6 +90,21 @@ cdef void on_damaged(void* ctx, const StoreDamage* d) noexcept nogil:
     s.env.out.event(s.env.out.ctx, &e)
 
 
+cdef void member_free(Stream* s) noexcept nogil:
+    cdef Member* m = s.member
+    if m == NULL:
+        return
+    purge_free(&m.purge)
+    held_drop(&m.held)
+    bytes_free(&m.held.id)
+    bytes_free(&m.proposals)
+    bytes_free(&m.pattern)
+    bytes_free(&m.kept)
+    bytes_free(&m.header)
+    free(m)
+    s.member = NULL
+
+
 cdef void stream_free(Stream* s) noexcept nogil:
     cond_free(&s.durable)
     dedupe_free(s)

@@ -36,21 +36,6 @@ cdef void held_drop(HeldBatch* h) noexcept nogil:
     bytes_free(&h.entries)
 
 
-cdef void member_free(Stream* s) noexcept nogil:
-    cdef Member* m = s.member
-    if m == NULL:
-        return
-    purge_free(&m.purge)
-    held_drop(&m.held)
-    bytes_free(&m.held.id)
-    bytes_free(&m.proposals)
-    bytes_free(&m.pattern)
-    bytes_free(&m.kept)
-    bytes_free(&m.header)
-    free(m)
-    s.member = NULL
-
-
 cdef void member_recovered(Stream* s) noexcept nogil:
     s.member.recovering = False
 

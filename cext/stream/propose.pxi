@@ -87,12 +87,6 @@ cdef int member_decides(Stream* s, const Change* c) noexcept nogil:
     return removal_propose(s, c)
 
 
-cdef void member_lost_count(Stream* s) noexcept nogil:
-    # What is staged is not what was proposed any more.
-    if s.member != NULL:
-        stream_fail(s, ENOMEM)
-
-
 cdef void member_take(Stream* s, Bytes* out) noexcept nogil:
     bytes_free(out)
     out[0] = s.member.proposals

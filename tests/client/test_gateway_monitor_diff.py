@@ -24,6 +24,7 @@ OF_GATEWAYS = (
     (r"\d+(?:\.\d+)?(?:ms|µs|s)\b", "<time>"),
     (r"gid:\d+", "<gid>"),
     (r"│ +\d+(?= +│ \d+\.\d+\.\d+\.\d+)", "│ <subs>"),
+    (r"(│ +2 +│ +2 +│ +│ +0 +│ +1 +│) +\d+", r"\1 <subs>"),
 )
 """Ports, which connection is which, and how many services each server has."""
 

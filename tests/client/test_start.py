@@ -161,8 +161,8 @@ def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> No
 @pytest.mark.parametrize(
     ("options", "language", "most"),
     [
-        ({"monitor": False}, set(), 98),
-        ({"monitor": True}, set(), 98),
+        ({"monitor": False}, set(), 100),
+        ({"monitor": True}, set(), 100),
         ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 118),
     ],
 )

@@ -24,8 +24,10 @@ from tests.unit.stream_world import consumer_params, stream_params
 STUBS = Path(inspect.getfile(engine)).parent
 LIFE = {"close", "stop", "run"}
 """What may be called at the end."""
-KEPT = {"id", "changed_state"}
+KEPT = {"id", "changed_state", "pointer"}
 """What a handle knows by itself."""
+HASH = b"012345"
+"""What replies across clusters name a cluster or a server by."""
 OF_THE_STORE = {"has_room", "run_commits", "stop_commits"}
 PARAMETERS = {"open_stream", "open_consumer", "update"}
 
@@ -37,7 +39,7 @@ def values(name: str, annotation: ast.expr | None, account: AccountHandle) -> An
         case "int":
             return 1
         case "bytes":
-            return b"01234567" * 4 if name == "key" else b"01234567"
+            return {"key": b"01234567" * 4, "cluster": HASH, "server": HASH}.get(name, b"01234567")
         case "str":
             return "x"
         case "bool":
