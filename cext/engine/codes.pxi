@@ -69,12 +69,13 @@ INBOX_PEER = IN_PEER
 INBOX_LINK = IN_LINK
 INBOX_LEAF = IN_LEAF
 INBOX_GATEWAY = IN_GATEWAY
-#: What is at the other end of a connection: a client, another server of the cluster, a leaf node, or a hub, which is a leaf node
-#: until the link is open.
+#: What is at the other end of a connection: a client, another server of the cluster, a leaf node, a hub, which is a leaf node
+#: until the link is open, or a server of another cluster.
 CLIENT_KIND = KIND_CLIENT
 ROUTE_KIND = KIND_ROUTER
 LEAF_KIND = KIND_LEAF
 HUB_KIND = KIND_HUB
+GATEWAY_KIND = KIND_GATEWAY
 SAID_OPENED = LINK_OPENED
 SAID_INFO = LINK_INFO
 SAID_CONNECT = LINK_CONNECT

@@ -15,7 +15,7 @@ from jsserver.links.gatewaymodel import GatewayReason, GatewaySettings, Place, R
 from jsserver.links.gateways import Gateways
 from jsserver.links.gatewaywords import command_head, gateway_hash
 from jsserver.process.sockets import host_port
-from jsserver.services.linked import Pace, begin_to_dial, error_line, slow_line
+from jsserver.services.linked import Pace, address_of, begin_to_dial, error_line, slow_line
 from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
@@ -122,18 +122,12 @@ class GatewayService:
 
     # ---- what the data plane tells
 
-    def __contains__(self, number: int) -> bool:
-        """Whether a connection is one of these."""
-        return number in self._where
-
     def said(self, item: Item) -> None:
         """An INBOX_GATEWAY."""
         number, now = item.cid, self._pace.now()
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
-            where = self._where.setdefault(
-                number, host_port(item.texts[0].decode(), item.numbers[0])
-            )
+            where = self._where.setdefault(number, address_of(item))
             self.gateways.opened(number, where)
         elif what == engine.SAID_INFO:
             self.gateways.info(number, text, now)
@@ -147,12 +141,14 @@ class GatewayService:
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a gateway connection."""
+        self._where.setdefault(item.cid, address_of(item))  # it may fail before it opens
         self._log.error(f"{self._named(item.cid)} - {error_line(item)}")
 
     def ended(self, item: Item) -> None:
         """An INBOX_CLOSED of a gateway connection."""
         number = item.cid
         connection = read_connection(item)
+        self._where.setdefault(number, address_of(item))
         who, reason = self._named(number), connection.reason
         slow = slow_line(connection, self._options, self._options.write_deadline)
         if slow:

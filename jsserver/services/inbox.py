@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.auth import Admission, Authenticator
@@ -52,14 +52,20 @@ def _kind(item: Item) -> int:
     return numbers[-1] if item.kind == engine.INBOX_CLOSED else numbers[NOTED_KIND]
 
 
-def is_route(item: Item) -> bool:
-    """Whether it is about another server of the cluster."""
-    return _kind(item) == engine.ROUTE_KIND
-
-
 def is_leaf(item: Item) -> bool:
     """Whether it is about a leaf node or a hub."""
     return _kind(item) in (engine.LEAF_KIND, engine.HUB_KIND)
+
+
+class Linked(Protocol):
+    """Who is in charge of one kind of connections to other servers. A connection may fail, and
+    end, before it opens."""
+
+    def failed(self, item: Item) -> None:
+        """An INBOX_ERROR of such a connection."""
+
+    def ended(self, item: Item) -> None:
+        """An INBOX_CLOSED of such a connection."""
 
 
 class Finished:
@@ -151,16 +157,19 @@ class Inbox:
             engine.INBOX_LATENCY: self._latency,
             engine.INBOX_PEER: self._peer,
         }
-        self.routes = routes
+        self._links: dict[int, Linked] = {}
+        """Who is in charge of connections to other servers, by the kind of these."""
         if routes is not None:
             self._handlers[engine.INBOX_LINK] = routes.said
+            self._links[engine.ROUTE_KIND] = routes
         self.leafs = leafs
         if leafs is not None:
             self._handlers[engine.INBOX_LEAF] = leafs.said
+            self._links[engine.LEAF_KIND] = self._links[engine.HUB_KIND] = leafs
             leafs.ask = self._connect
-        self.gateways = gateways
         if gateways is not None:
             self._handlers[engine.INBOX_GATEWAY] = gateways.said
+            self._links[engine.GATEWAY_KIND] = gateways
         if websockets is not None:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
 
@@ -308,14 +317,11 @@ class Inbox:
             connection.name_tag, connection.proxy = admission.name_tag, admission.proxy
 
     def _error(self, item: Item) -> None:
-        if self.routes is not None and is_route(item):
-            self.routes.failed(item)
-        elif self.leafs is not None and is_leaf(item):
-            self.leafs.failed(item)
-        elif self.gateways is not None and item.cid in self.gateways:
-            self.gateways.failed(item)
-        else:
+        linked = self._links.get(_kind(item))
+        if linked is None:
             self.lines.error(item)
+        else:
+            linked.failed(item)
 
     def _violation(self, item: Item) -> None:
         if self.leafs is not None and is_leaf(item):
@@ -324,15 +330,10 @@ class Inbox:
             self.lines.violation(item)
 
     def _closed(self, item: Item) -> None:
-        if self.routes is not None and is_route(item):
-            self.routes.ended(item)
-            return
-        if self.leafs is not None and is_leaf(item):
-            self.leafs.ended(item)
+        linked = self._links.get(_kind(item))
+        if linked is not None:
+            linked.ended(item)
             self.admissions.pop(item.cid, None)
-            return
-        if self.gateways is not None and item.cid in self.gateways:
-            self.gateways.ended(item)
             return
         connection = read_connection(item)
         self.complete(connection)
