@@ -5,6 +5,8 @@ import pytest
 from tests.client.tls import Site, Start
 from tests.servers import Servers
 
+pytest.register_assert_rewrite("tests.client.exchanges")
+
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:

@@ -1,14 +1,16 @@
 """Two clusters that are joined by gateways, of ours and of nats-server in each mixture: what
 clients of one server send, those of all others get, as from nats-server alone."""
 
-import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
-from nats.errors import NoRespondersError
 
 from tests.client.aio import asynchronous, connected, until
+from tests.client.exchanges import (
+    plain_messages_reach_all_in_order,
+    publish_to_all_but,
+    requests_are_answered_from_everywhere,
+)
 from tests.client.gateways import MIXED, Supercluster
 from tests.client.mesh import Heard, clients_of, meet
 from tests.servers import Servers
@@ -28,24 +30,7 @@ def joined(request: pytest.FixtureRequest, servers: Servers) -> Supercluster:
 @asynchronous
 async def test_plain_messages_reach_all_in_order(joined: Supercluster) -> None:
     async with clients_of(joined.members) as members:
-        heard = Heard()
-        for number, client in enumerate(members):
-            await heard.listen(client, f"plain{number}", "plain.*")
-        await meet(members)
-        for number, client in enumerate(members):
-            for n in range(COUNT):
-                headers = {"Nth": str(n)} if n % 2 else None
-                await client.publish(f"plain.{number}", b"%d" % n, headers=headers)
-            await client.flush()
-        every = len(members)
-        await until(lambda: heard.counts("plain") == [COUNT * every] * every)
-        await meet(members)
-        for messages in heard.messages.values():
-            for number in range(every):
-                of = [m for m in messages if m.subject == f"plain.{number}"]
-                assert [m.data for m in of] == [b"%d" % n for n in range(COUNT)]
-                expected = [{"Nth": str(n)} if n % 2 else None for n in range(COUNT)]
-                assert [m.headers or None for m in of] == expected
+        await plain_messages_reach_all_in_order(members, COUNT)
 
 
 @asynchronous
@@ -79,25 +64,9 @@ async def test_queue_groups_prefer_their_own_cluster(joined: Supercluster) -> No
 @asynchronous
 async def test_requests_are_answered_from_everywhere(joined: Supercluster) -> None:
     async with clients_of(joined.members) as members:
-        for number, client in enumerate(members):
-
-            async def answer(message: Any, number: int = number) -> None:
-                assert not message.reply.startswith("_GR_")
-                await message.respond(b"%d:%s" % (number, message.data))
-
-            await client.subscribe(f"service.{number}", cb=answer)
-        await meet(members)
         each = COUNT // len(members)
-        for client in members:
-            for number in range(len(members)):
-                subject = f"service.{number}"
-                asked = [client.request(subject, b"%d" % n, timeout=10) for n in range(each)]
-                answers = await asyncio.gather(*asked)
-                assert [found.data for found in answers] == [
-                    b"%d:%d" % (number, n) for n in range(each)
-                ]
-            with pytest.raises(NoRespondersError):
-                await client.request("nobody", b"", timeout=10)
+        replies = await requests_are_answered_from_everywhere(members, each)
+        assert not [reply for reply in replies if reply.startswith("_GR_")]
 
 
 @asynchronous
@@ -124,20 +93,7 @@ async def test_new_clients_are_answered_at_once(joined: Supercluster) -> None:
 @asynchronous
 async def test_whoever_stops_listening_gets_nothing_more(joined: Supercluster) -> None:
     async with clients_of(joined.members) as members:
-        got: Counter[int] = Counter()
-        subscriptions = []
-        for number, client in enumerate(members):
-
-            async def take(_: Any, number: int = number) -> None:
-                got[number] += 1
-
-            subscriptions.append(await client.subscribe("news", cb=take))
-        await meet(members)
-        await subscriptions[-1].unsubscribe()
-        await members[-1].flush()
-        await meet(members)
-        await members[0].publish("news", b"")
-        await members[0].flush()
+        got = await publish_to_all_but(members, len(members) - 1)
         await meet(members)
         await meet(members)
         assert got == dict.fromkeys(range(len(members) - 1), 1)

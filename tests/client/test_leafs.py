@@ -2,14 +2,17 @@
 of the others get."""
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
 from nats.aio.client import Client
-from nats.errors import NoRespondersError
 
 from tests.client.aio import asynchronous, connected, until
+from tests.client.exchanges import (
+    plain_messages_reach_all_in_order,
+    publish_to_all_but,
+    requests_are_answered_from_everywhere,
+)
 from tests.client.leafs import MIXED, Tree
 from tests.client.mesh import Heard, clients_of, meet
 from tests.servers import Servers
@@ -29,23 +32,7 @@ def tree(request: pytest.FixtureRequest, servers: Servers) -> Tree:
 @asynchronous
 async def test_plain_messages_reach_all_in_order(tree: Tree) -> None:
     async with clients_of(tree.members) as members:
-        heard = Heard()
-        for number, client in enumerate(members):
-            await heard.listen(client, f"plain{number}", "plain.*")
-        await meet(members)
-        for number, client in enumerate(members):
-            for n in range(COUNT):
-                headers = {"Nth": str(n)} if n % 2 else None
-                await client.publish(f"plain.{number}", b"%d" % n, headers=headers)
-            await client.flush()
-        each = COUNT * len(members)
-        await until(lambda: heard.counts("plain") == [each] * len(members))
-        for messages in heard.messages.values():
-            for number in range(len(members)):
-                of = [m for m in messages if m.subject == f"plain.{number}"]
-                assert [m.data for m in of] == [b"%d" % n for n in range(COUNT)]
-                expected = [{"Nth": str(n)} if n % 2 else None for n in range(COUNT)]
-                assert [m.headers or None for m in of] == expected
+        await plain_messages_reach_all_in_order(members, COUNT)
 
 
 @asynchronous
@@ -75,41 +62,13 @@ async def test_one_member_of_a_queue_group_gets_each_message(tree: Tree) -> None
 @asynchronous
 async def test_requests_are_answered_from_everywhere(tree: Tree) -> None:
     async with clients_of(tree.members) as members:
-        for number, client in enumerate(members):
-
-            async def answer(message: Any, number: int = number) -> None:
-                await message.respond(b"%d:%s" % (number, message.data))
-
-            await client.subscribe(f"service.{number}", cb=answer)
-        await meet(members)
-        for client in members:
-            for number in range(len(members)):
-                subject = f"service.{number}"
-                asked = [client.request(subject, b"%d" % n, timeout=10) for n in range(COUNT // 3)]
-                answers = await asyncio.gather(*asked)
-                expected = [b"%d:%d" % (number, n) for n in range(COUNT // 3)]
-                assert [found.data for found in answers] == expected
-            with pytest.raises(NoRespondersError):
-                await client.request("nobody", b"", timeout=10)
+        await requests_are_answered_from_everywhere(members, COUNT // 3)
 
 
 @asynchronous
 async def test_whoever_stops_listening_gets_nothing_more(tree: Tree) -> None:
     async with clients_of(tree.members) as members:
-        got: Counter[int] = Counter()
-        subscriptions = []
-        for number, client in enumerate(members):
-
-            async def take(_: Any, number: int = number) -> None:
-                got[number] += 1
-
-            subscriptions.append(await client.subscribe("news", cb=take))
-        await meet(members)
-        await subscriptions[1].unsubscribe()
-        await members[1].flush()
-        await meet(members)
-        await members[0].publish("news", b"")
-        await members[0].flush()
+        got = await publish_to_all_but(members, 1)
         expected = {n: 1 for n in range(len(members)) if n != 1}
         await until(lambda: dict(got) == expected)
         await meet(members)

@@ -1,15 +1,15 @@
 """Clusters of three, of ours and of nats-server in each mixture: what clients of one member send,
 those of all others get, as from nats-server alone."""
 
-import asyncio
-from collections import Counter
-from typing import Any
-
 import pytest
-from nats.errors import NoRespondersError
 
 from tests.client.aio import asynchronous, connected, until
 from tests.client.elsewhere import use_jetstream
+from tests.client.exchanges import (
+    plain_messages_reach_all_in_order,
+    publish_to_all_but,
+    requests_are_answered_from_everywhere,
+)
 from tests.client.mesh import MIXED, Cluster, Heard, clients, meet
 from tests.servers import Servers, free_port
 
@@ -28,22 +28,7 @@ def cluster(request: pytest.FixtureRequest, servers: Servers) -> Cluster:
 @asynchronous
 async def test_plain_messages_reach_all_in_order(cluster: Cluster) -> None:
     async with clients(cluster) as members:
-        heard = Heard()
-        for number, client in enumerate(members):
-            await heard.listen(client, f"plain{number}", "plain.*")
-        await meet(members)
-        for number, client in enumerate(members):
-            for n in range(COUNT):
-                headers = {"Nth": str(n)} if n % 2 else None
-                await client.publish(f"plain.{number}", b"%d" % n, headers=headers)
-            await client.flush()
-        await until(lambda: heard.counts("plain") == [COUNT * 3] * 3)
-        for messages in heard.messages.values():
-            for number in range(3):
-                of = [m for m in messages if m.subject == f"plain.{number}"]
-                assert [m.data for m in of] == [b"%d" % n for n in range(COUNT)]
-                expected = [{"Nth": str(n)} if n % 2 else None for n in range(COUNT)]
-                assert [m.headers or None for m in of] == expected
+        await plain_messages_reach_all_in_order(members, COUNT)
 
 
 @asynchronous
@@ -69,41 +54,13 @@ async def test_one_member_of_a_queue_group_gets_each_message(cluster: Cluster) -
 @asynchronous
 async def test_requests_are_answered_from_everywhere(cluster: Cluster) -> None:
     async with clients(cluster) as members:
-        for number, client in enumerate(members):
-
-            async def answer(message: Any, number: int = number) -> None:
-                await message.respond(b"%d:%s" % (number, message.data))
-
-            await client.subscribe(f"service.{number}", cb=answer)
-        await meet(members)
-        for client in members:
-            for number in range(3):
-                subject = f"service.{number}"
-                asked = [client.request(subject, b"%d" % n, timeout=10) for n in range(COUNT // 3)]
-                answers = await asyncio.gather(*asked)
-                expected = [b"%d:%d" % (number, n) for n in range(COUNT // 3)]
-                assert [found.data for found in answers] == expected
-            with pytest.raises(NoRespondersError):
-                await client.request("nobody", b"", timeout=10)
+        await requests_are_answered_from_everywhere(members, COUNT // 3)
 
 
 @asynchronous
 async def test_whoever_stops_listening_gets_nothing_more(cluster: Cluster) -> None:
     async with clients(cluster) as members:
-        got: Counter[int] = Counter()
-        subscriptions = []
-        for number, client in enumerate(members):
-
-            async def take(_: Any, number: int = number) -> None:
-                got[number] += 1
-
-            subscriptions.append(await client.subscribe("news", cb=take))
-        await meet(members)
-        await subscriptions[1].unsubscribe()
-        await members[1].flush()
-        await meet(members)
-        await members[0].publish("news", b"")
-        await members[0].flush()
+        got = await publish_to_all_but(members, 1)
         await until(lambda: got[0] == 1 and got[2] == 1)
         await meet(members)
         assert got == {0: 1, 2: 1}
