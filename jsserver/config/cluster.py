@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from urllib.parse import unquote, urlsplit
 
-from jsserver import TYPE_CHECKING
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.authorization import read_permissions
 from jsserver.config.clusters import Cluster, RouteUrl
 from jsserver.config.compression import compression
 from jsserver.config.options import Options
+from jsserver.config.otherservers import (
+    plain_password,
+    read_timeout,
+    read_urls,
+    refused,
+    server_url,
+    validate_advertise,
+)
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -21,33 +28,21 @@ from jsserver.config.values import (
     as_text,
     flag,
     integer,
-    not_available,
     read_block,
     text,
     type_name,
     unavailable,
 )
-from jsserver.text.goformat import SECOND, quote, split_address
-from jsserver.text.passwords import is_bcrypt
-
-if TYPE_CHECKING:
-    from typing import Any
+from jsserver.text.goformat import SECOND, quote
 
 PING_INTERVAL_MAX = 30 * SECOND
-MAX_PORT = 65535
 
 
 def parse_route(url: str) -> RouteUrl:
     """The address and login of a route's URL; ValueError."""
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"error parsing route url [{quote(url)}]: {error}") from None
-    if not host or not port:
-        raise ValueError(f"error parsing route url [{quote(url)}]: host or port is missing")
-    user, password = (unquote(part or "") for part in (parts.username, parts.password))
-    return RouteUrl(host=host, port=port, user=user, password=password)
+    found = server_url(url, "route")
+    user, password = found.user or "", found.password or ""
+    return RouteUrl(host=found.host, port=found.port, user=user, password=password)
 
 
 def _read_name(block: Cluster, value: Value, problems: Problems) -> None:
@@ -55,32 +50,6 @@ def _read_name(block: Cluster, value: Value, problems: Problems) -> None:
     if " " in name:
         raise OptionError(value, "cluster name cannot contain spaces or reserved characters")
     block.name = name
-
-
-def refused(why: str) -> Reader:
-    """An option that a block does not have, where others of its kind do."""
-
-    def read(block: Any, value: Value, problems: Problems) -> None:
-        raise OptionError(value, why)
-
-    return read
-
-
-def _read_password(block: Cluster, value: Value, problems: Problems) -> None:
-    block.password = as_text(value)
-    if is_bcrypt(block.password):
-        raise OptionError(value, not_available("a hashed password of cluster (authorization)"))
-
-
-def read_timeout(block: Any, value: Value, problems: Problems) -> None:
-    """Sets `auth_timeout`, in seconds."""
-    data = value.data
-    if isinstance(data, str):
-        block.auth_timeout = as_duration(value, "timeout", problems) / SECOND
-    elif type(data) in (int, float):
-        block.auth_timeout = float(data)
-    else:
-        raise OptionError(value, f"error parsing timeout: unsupported type {type_name(value)}")
 
 
 def _read_permissions(block: Cluster, value: Value, problems: Problems) -> None:
@@ -113,8 +82,7 @@ def _read_permissions_of_login(block: Cluster, value: Value, problems: Problems)
 _AUTHORIZATION: dict[str, Reader] = {
     "user": text("username"),
     "username": text("username"),
-    "pass": _read_password,
-    "password": _read_password,
+    **dict.fromkeys(("pass", "password"), plain_password("cluster")),
     "timeout": read_timeout,
     "users": refused("Cluster authorization does not allow multiple users"),
     "token": refused("Cluster authorization does not support tokens"),
@@ -131,19 +99,7 @@ def _read_authorization(block: Cluster, value: Value, problems: Problems) -> Non
 def _read_routes(block: Cluster, value: Value, problems: Problems) -> None:
     if not isinstance(value.data, list):
         raise OptionError(value, f"expected an array of routes, got {type_name(value)}")
-    seen: set[str] = set()
-    routes = []
-    for item in value.data:
-        url = as_text(item)
-        if url in seen:
-            problems.warn(item, url, "Duplicate route entry detected")
-            continue
-        seen.add(url)
-        try:
-            routes.append(parse_route(url))
-        except ValueError as error:
-            problems.error(item, str(error))
-    block.routes = routes
+    block.routes = read_urls(value.data, "route", parse_route, problems)
 
 
 def _read_accounts(block: Cluster, value: Value, problems: Problems) -> None:
@@ -241,25 +197,10 @@ def _listen_at(block: Cluster, url: str) -> None:
 def validate_cluster(options: Options) -> None:
     """Refuses, with ConfigError, what cannot be set together."""
     block = options.cluster
-    if block.advertise:
-        try:
-            advertised(block.advertise, block.port)
-        except ValueError as error:
-            where = quote(block.advertise)
-            raise ConfigError(f"invalid Cluster.Advertise value of {where}: {error}") from None
+    validate_advertise("Cluster", block.advertise, block.port)
     if options.operators.enabled:
         return  # which accounts there are is said by tokens
     known = {"$G", options.system, *(account.name for account in options.accounts)}
     for name in block.accounts:
         if name not in known:
             raise ConfigError(f"cluster accounts: there is no account {quote(name)}")
-
-
-def advertised(text: str, port: int) -> tuple[str, int]:
-    """Host and port of what `advertise` says, the latter where it says none; ValueError."""
-    if ":" not in text.rpartition("]")[2]:
-        return text.strip("[]"), port
-    host, own = split_address(text)
-    if own > MAX_PORT:
-        raise ValueError(f"port {own} is above {MAX_PORT}")
-    return host, own if own > 0 else port

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
-
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
-from jsserver.config.cluster import advertised, read_timeout, refused
 from jsserver.config.gateways import Gateway, GatewayUrl, RemoteGateway
 from jsserver.config.options import Options
+from jsserver.config.otherservers import (
+    plain_password,
+    read_maps,
+    read_timeout,
+    read_urls,
+    refused,
+    server_url,
+    validate_advertise,
+)
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -18,29 +24,20 @@ from jsserver.config.values import (
     as_text,
     flag,
     integer,
-    not_available,
     read_block,
-    shown,
     text,
     type_name,
     unavailable,
 )
 from jsserver.text.goformat import quote
-from jsserver.text.passwords import is_bcrypt
 
 
 def parse_gateway(url: str) -> GatewayUrl:
     """The address and login of a URL; ValueError."""
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"error parsing gateway url [{quote(url)}]: {error}") from None
-    if not host or not port:
-        raise ValueError(f"error parsing gateway url [{quote(url)}]: host or port is missing")
-    found = GatewayUrl(host=host, port=port, has_login=parts.username is not None)
-    found.user, found.password = (unquote(part or "") for part in (parts.username, parts.password))
-    return found
+    found = server_url(url, "gateway")
+    made = GatewayUrl(host=found.host, port=found.port, has_login=found.user is not None)
+    made.user, made.password = found.user or "", found.password or ""
+    return made
 
 
 def _read_name(block: Gateway, value: Value, problems: Problems) -> None:
@@ -50,15 +47,9 @@ def _read_name(block: Gateway, value: Value, problems: Problems) -> None:
     block.name = name
 
 
-def _read_password(block: Gateway, value: Value, problems: Problems) -> None:
-    block.password = as_text(value)
-    if is_bcrypt(block.password):
-        raise OptionError(value, not_available("a hashed password of gateway (authorization)"))
-
-
 _AUTHORIZATION: dict[str, Reader] = {
     **dict.fromkeys(("user", "username"), text("username")),
-    **dict.fromkeys(("pass", "password"), _read_password),
+    **dict.fromkeys(("pass", "password"), plain_password("gateway")),
     "timeout": read_timeout,
     "users": refused("Gateway authorization does not allow multiple users"),
     "token": refused("Gateway authorization does not support tokens"),
@@ -80,18 +71,7 @@ def _read_url(remote: RemoteGateway, value: Value, problems: Problems) -> None:
 def _read_urls(remote: RemoteGateway, value: Value, problems: Problems) -> None:
     if not isinstance(value.data, list):
         raise OptionError(value, f"expected an array of URLs, got {type_name(value)}")
-    remote.urls = []
-    seen: set[str] = set()
-    for item in value.data:
-        url = as_text(item)
-        if url in seen:
-            problems.warn(item, url, "Duplicate gateway entry detected")
-            continue
-        seen.add(url)
-        try:
-            remote.urls.append(parse_gateway(url))
-        except ValueError as error:
-            problems.error(item, str(error))
+    remote.urls = read_urls(value.data, "gateway", parse_gateway, problems)
 
 
 _REMOTE: dict[str, Reader] = {
@@ -103,16 +83,9 @@ _REMOTE: dict[str, Reader] = {
 
 
 def _read_gateways(block: Gateway, value: Value, problems: Problems) -> None:
-    if not isinstance(value.data, list):
-        kind = type_name(value)
-        raise OptionError(value, f"Expected gateways field to be an array, got {kind}")
-    for item in value.data:
-        if not isinstance(item.data, dict):
-            what = f"Expected gateway entry to be a map/struct, got {shown(item)}"
-            problems.error(item, what)
-            continue
+    for _, given in read_maps(value, "gateways", "gateway", problems):
         remote = RemoteGateway()
-        read_block(remote, item.data, _REMOTE, problems)
+        read_block(remote, given, _REMOTE, problems)
         block.gateways.append(remote)
 
 
@@ -160,9 +133,4 @@ def validate_gateway(options: Options) -> None:
     if cluster.name and cluster.name != block.name:
         raise ConfigError("cluster name conflicts between cluster and gateway definitions")
     cluster.name = block.name
-    if block.advertise:
-        try:
-            advertised(block.advertise, block.port)
-        except ValueError as error:
-            where = quote(block.advertise)
-            raise ConfigError(f"invalid Gateway.Advertise value of {where}: {error}") from None
+    validate_advertise("Gateway", block.advertise, block.port)

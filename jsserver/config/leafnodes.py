@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from urllib.parse import unquote, urlsplit
 
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
@@ -12,6 +11,7 @@ from jsserver.config.authorization import is_public, valid_subject
 from jsserver.config.compression import compression
 from jsserver.config.leafs import Leafnodes, LeafRemote, LeafUrl
 from jsserver.config.options import GLOBAL_ACCOUNT, Authorization, Options, User
+from jsserver.config.otherservers import read_maps, read_urls, server_url
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -51,35 +51,18 @@ def version_of(text: str) -> tuple[int, int, int] | None:
 
 def parse_remote(url: str) -> LeafUrl:
     """The address and login of a hub's URL; ValueError."""
-    try:
-        parts = urlsplit(url.strip())
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ValueError(f"error parsing leafnode url [{quote(url)}]: {error}") from None
-    if not host:
-        raise ValueError(f"error parsing leafnode url [{quote(url)}]: host is missing")
-    if parts.scheme in ("tls", "wss"):
+    found = server_url(url, "leafnode", DEFAULT_PORT)
+    if found.scheme in ("tls", "wss"):
         raise ValueError(not_available("a leafnode remote over TLS"))
-    if parts.scheme == "ws":
+    if found.scheme == "ws":
         raise ValueError(not_available("a leafnode remote over WebSocket"))
-    password = None if parts.password is None else unquote(parts.password)
-    user = unquote(parts.username or "")
-    return LeafUrl(host=host, port=port or DEFAULT_PORT, user=user, password=password)
+    user, password = found.user or "", found.password
+    return LeafUrl(host=found.host, port=found.port, user=user, password=password)
 
 
 def _read_urls(remote: LeafRemote, value: Value, problems: Problems) -> None:
     items = value.data if isinstance(value.data, list) else [value]
-    seen: set[str] = set()
-    for item in items:
-        url = as_text(item)
-        if url in seen:
-            problems.warn(item, url, "Duplicate leafnode entry detected")
-            continue
-        seen.add(url)
-        try:
-            remote.urls.append(parse_remote(url))
-        except ValueError as error:
-            problems.error(item, str(error))
+    remote.urls += read_urls(items, "leafnode", parse_remote, problems)
 
 
 _ONE_KEY = "Remote leafnode can not have both creds and nkey defined"
@@ -159,17 +142,10 @@ _REMOTE: dict[str, Reader] = {
 
 
 def _read_remotes(block: Leafnodes, value: Value, problems: Problems) -> None:
-    if not isinstance(value.data, list):
-        kind = type_name(value)
-        raise OptionError(value, f"Expected remotes field to be an array, got {kind}")
     labels: set[str] = set()
-    for item in value.data:
-        if not isinstance(item.data, dict):
-            what = f"Expected remote leafnode entry to be a map/struct, got {shown(item)}"
-            problems.error(item, what)
-            continue
+    for item, given in read_maps(value, "remotes", "remote leafnode", problems):
         remote = LeafRemote()
-        read_block(remote, item.data, _REMOTE, problems)
+        read_block(remote, given, _REMOTE, problems)
         if remote.label in labels:
             problems.error(item, f"duplicate remote {remote.label}")
             continue

@@ -124,7 +124,7 @@ class Listeners:
         return Urls(plain, reached_at(*self._advertised(o.websocket.advertise, self._websocket)))
 
     def _advertised(self, advertise: str, listener: Listener) -> tuple[str, int]:
-        from jsserver.config.cluster import advertised
+        from jsserver.config.otherservers import advertised
 
         return advertised(advertise, listener.port) if advertise else (listener.host, listener.port)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jsserver import NATS_VERSION
 from jsserver.access.clients import CLOSE_CODES, read_connection
 from jsserver.cext import engine
-from jsserver.config.cluster import advertised
+from jsserver.config.otherservers import advertised
 from jsserver.links.gatewaymodel import GatewayReason, GatewaySettings, Place, Remote
 from jsserver.links.gateways import Gateways
 from jsserver.links.gatewaywords import command_head, gateway_hash

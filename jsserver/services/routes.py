@@ -11,8 +11,8 @@ from jsserver.access.auth import permission_set
 from jsserver.access.clients import CLOSE_CODES, read_connection
 from jsserver.access.info import GO, Urls
 from jsserver.cext import engine
-from jsserver.config.cluster import advertised
 from jsserver.config.options import Permissions, SubjectPermission
+from jsserver.config.otherservers import advertised
 from jsserver.links import words
 from jsserver.links.gateways import gossip_of
 from jsserver.links.gatewaywords import gateway_hash
