@@ -5,7 +5,7 @@ import pytest
 from tests.client.tls import Site, Start
 from tests.servers import Servers
 
-pytest.register_assert_rewrite("tests.client.exchanges")
+pytest.register_assert_rewrite("tests.client.exchanges", "tests.client.interest")
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,9 @@ import pytest
 from tests.client.aio import asynchronous, connected, until
 from tests.client.elsewhere import use_jetstream
 from tests.client.gateways import Supercluster
+from tests.client.interest import World
 from tests.client.mesh import Cluster, Heard, clients_of, meet, page
-from tests.client.test_route_faults import CHECK_EVERY, Proxy, World
+from tests.client.proxy import Proxy
 from tests.seeds import seed_of
 from tests.servers import ServerFailed, Servers, free_port
 
@@ -28,11 +29,7 @@ async def test_random_interest(servers: Servers, kinds: str) -> None:
     joined.start(kinds)
     random = Random(f"{kinds}{seed_of('ROUTES_SEED')}")
     async with clients_of(joined.members) as members:
-        world = World(members)
-        for step in range(1, STEPS + 1):
-            await world.step(random)
-            if step % CHECK_EVERY == 0:
-                await world.check()
+        await World(members).play(random, STEPS)
 
 
 @pytest.mark.parametrize("kinds", ["o-p-o", "p-o-p", "o-o-o"])
@@ -98,15 +95,8 @@ async def test_connections_that_are_cut_come_back(servers: Servers, kinds: str) 
         of_b = f'gateways: [{{ name: B, url: "nats://127.0.0.1:{proxy.port}" }}]'
         joined.add("A", kinds[0], free_port(), of_b)
         async with clients_of(joined.members) as members:
-            world = World(members)
             random = Random(f"{kinds}{seed_of('ROUTES_SEED')}")
-            for _ in range(3):
-                for _ in range(10):
-                    await world.step(random)
-                proxy.cut()
-                for _ in range(3):
-                    await world.step(random)
-                await world.check()
+            await World(members).play_over_cuts(random, proxy, 3)
 
 
 @asynchronous
