@@ -7,6 +7,7 @@ import msgspec
 
 from jsserver.cext.engine import ConnNumbers, Item, SubNumbers
 from jsserver.monitor.connz import ConnInfo, SubDetail, rtt_text, sub_detail
+from jsserver.monitor.linked import with_items
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import rfc3339_nano, uptime
@@ -74,9 +75,7 @@ class Wanted(msgspec.Struct):
 def open_gateways(server: Server) -> "list[tuple[GatewayLink, Item]]":
     """The connections, in the order in which they came, each with what the data plane says of
     it."""
-    items = {item.cid: item for item in server.plane.gateways()}
-    links = sorted(server.gateway_links(), key=lambda link: link.number)
-    return [(link, items[link.number]) for link in links if link.number in items]
+    return with_items(server.gateway_links(), server.plane.gateways())
 
 
 def gatewayz(server: Server, wanted: Wanted, now: int) -> Gatewayz:

@@ -7,6 +7,7 @@ import msgspec
 
 from jsserver.cext.engine import COMPRESSION_LEVELS, ConnNumbers, Item
 from jsserver.monitor.connz import rtt_text
+from jsserver.monitor.linked import with_items
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import rfc3339_nano
@@ -60,9 +61,7 @@ class Wanted(msgspec.Struct):
 def open_leafs(server: Server) -> "list[tuple[LeafLink, Item]]":
     """Those that are open, in the order in which they came, each with what the data plane says of
     it."""
-    items = {item.cid: item for item in server.plane.leafs()}
-    links = sorted(server.leafs(), key=lambda link: link.number)
-    return [(link, items[link.number]) for link in links if link.number in items]
+    return with_items(server.leafs(), server.plane.leafs())
 
 
 def leafz(server: Server, wanted: Wanted, now: int) -> Leafz:

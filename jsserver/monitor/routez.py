@@ -8,6 +8,7 @@ import msgspec
 from jsserver.cext.engine import COMPRESSION_LEVELS, ConnNumbers, Item, SubNumbers
 from jsserver.links.words import SubjectPermission
 from jsserver.monitor.connz import SubDetail, rtt_text, sub_detail
+from jsserver.monitor.linked import with_items
 from jsserver.monitor.query import Query
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import rfc3339_nano, uptime
@@ -72,9 +73,7 @@ class Wanted(msgspec.Struct):
 
 def open_routes(server: Server) -> "list[tuple[Link, Item]]":
     """The routes, in the order in which they came, each with what the data plane says of it."""
-    items = {item.cid: item for item in server.plane.routes()}
-    links = sorted(server.routes(), key=lambda link: link.number)
-    return [(link, items[link.number]) for link in links if link.number in items]
+    return with_items(server.routes(), server.plane.routes())
 
 
 def routez(server: Server, wanted: Wanted, now: int) -> Routez:
