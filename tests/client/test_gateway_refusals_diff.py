@@ -8,37 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.client.dialled import GATEWAY, Dialled
 from tests.client.gateways import Supercluster
-from tests.client.test_route_refusals_diff import Dialled
 from tests.servers import Server, Servers, free_port
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
 LOGIN = "authorization { user: u, password: secret, timeout: 1 }"
-CONNECT: dict[str, Any] = {
-    "echo": False,
-    "verbose": False,
-    "pedantic": False,
-    "tls_required": False,
-    "headers": False,
-    "name": "NX",
-    "cluster": "",
-    "gateway": "X",
-}
-INFO: dict[str, Any] = {
-    "server_id": "NX",
-    "server_name": "X1",
-    "version": "2.14.5",
-    "proto": 3,
-    "go": "",
-    "host": "127.0.0.1",
-    "port": 7222,
-    "headers": True,
-    "max_payload": 1048576,
-    "gateway": "X",
-    "gateway_nrp": True,
-    "gateway_iom": True,
-}
 
 
 def both(servers: Servers, run: Callable[[Server, int], Any], block: str = "") -> tuple[Any, Any]:
@@ -48,15 +24,6 @@ def both(servers: Servers, run: Callable[[Server, int], Any], block: str = "") -
         server = Supercluster(servers).add("A", kind, port, block)
         found.append(run(server, port))
     return found[0], found[1]
-
-
-def refusal(port: int, connect: dict[str, Any] | None, info: dict[str, Any] | None) -> list[str]:
-    dialled = Dialled(port)
-    if connect is not None:
-        dialled.say("CONNECT", CONNECT | connect)
-    if info is not None:
-        dialled.say("INFO", INFO | info)
-    return dialled.errors()
 
 
 @pytest.mark.parametrize(
@@ -72,23 +39,19 @@ def refusal(port: int, connect: dict[str, Any] | None, info: dict[str, Any] | No
 def test_who_may_not_come(
     servers: Servers, connect: dict[str, Any] | None, info: dict[str, Any] | None
 ) -> None:
-    ours, peers = both(servers, lambda server, port: refusal(port, connect, info))
+    ours, peers = both(servers, lambda server, port: GATEWAY.refusal(port, connect, info))
     assert ours == peers
 
 
 def test_clusters_that_are_not_known(servers: Servers) -> None:
     ours, peers = both(
-        servers, lambda server, port: refusal(port, {}, {}), "reject_unknown_cluster: true"
+        servers, lambda server, port: GATEWAY.refusal(port, {}, {}), "reject_unknown_cluster: true"
     )
     assert ours == peers == ["-ERR 'Connection to gateway \"A\" rejected'"]
 
 
 def test_a_login(servers: Servers) -> None:
-    def run(server: Server, port: int) -> list[list[str]]:
-        wrong: list[dict[str, Any]] = [{"user": "u", "pass": "x"}, {"user": "u"}, {}]
-        return [refusal(port, connect, {}) for connect in wrong]
-
-    ours, peers = both(servers, run, LOGIN)
+    ours, peers = both(servers, lambda server, port: GATEWAY.refused_logins(port), LOGIN)
     assert ours == peers == [["-ERR 'Authorization Violation'"]] * 3
 
 
@@ -148,7 +111,7 @@ def test_what_a_server_that_dials_says(
     found = []
     for kind in "op":
         _, link = dialled_by(kind)
-        link.sendall(f"INFO {json.dumps(INFO | info)} \r\n".encode())
+        link.sendall(f"INFO {json.dumps(GATEWAY.info | info)} \r\n".encode())
         found.append([line for line in link.makefile("rb") if not line.startswith(b"PING")])
     assert found[0] == found[1]
 
@@ -159,7 +122,7 @@ def test_connect_and_info_of_a_server_that_dials(
     found = []
     for kind in "op":
         _, link = dialled_by(kind)
-        link.sendall(f"INFO {json.dumps(INFO | {'gateway': 'B'})} \r\n".encode())
+        link.sendall(f"INFO {json.dumps(GATEWAY.info | {'gateway': 'B'})} \r\n".encode())
         (_, connect), (_, info) = lines_of(link.makefile("rb"), 2)
         assert connect.pop("name") == info.pop("server_id")
         for key in ("port", "gateway_url", "gateway_urls"):

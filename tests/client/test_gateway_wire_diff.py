@@ -11,9 +11,8 @@ import pytest
 from nats.aio.client import Client
 
 from tests.client.aio import asynchronous, connected
+from tests.client.dialled import GATEWAY, Dialled
 from tests.client.gateways import Supercluster
-from tests.client.test_gateway_refusals_diff import CONNECT, INFO
-from tests.client.test_route_refusals_diff import Dialled
 from tests.servers import Server, Servers, free_port
 
 HASH_OF_X = "Dglu96"
@@ -33,11 +32,11 @@ class Other:
         self.server: Server = Supercluster(servers).add("A", kind, port, "")
         self.to = Dialled(port)
         own = {"gateway_url": self.url, "gateway_urls": [self.url]}
-        self.to.say("CONNECT", CONNECT)
-        self.to.say("INFO", INFO | own)
+        self.to.say("CONNECT", GATEWAY.connect)
+        self.to.say("INFO", GATEWAY.info | own)
         self.back, _ = self._listening.accept()
         self.back.settimeout(20)
-        self.back.sendall(f"INFO {json.dumps(INFO | own)} \r\n".encode())
+        self.back.sendall(f"INFO {json.dumps(GATEWAY.info | own)} \r\n".encode())
         self.back_file = self.back.makefile("rb")
         self.told: list[str] = []
 
@@ -62,7 +61,8 @@ class Other:
         """Tells the server of interest, and that this is all of $G."""
         text = "".join(f"{line}\r\n" for line in lines)
         begin, end = (
-            json.dumps(INFO | {"gateway_cmd": n, "gateway_cmd_payload": "JEc="}) for n in (2, 3)
+            json.dumps(GATEWAY.info | {"gateway_cmd": n, "gateway_cmd_payload": "JEc="})
+            for n in (2, 3)
         )
         self.back.sendall(f"INFO {begin} \r\n{text}INFO {end} \r\nPING\r\n".encode())
         for line in self.back_file:

@@ -14,9 +14,9 @@ from nats.aio.client import Client
 
 from jsserver.cext.bytes import s2_encode
 from tests.client.aio import asynchronous, until
+from tests.client.dialled import ROUTE, Dialled
 from tests.client.leafs import Tree
 from tests.client.mesh import Cluster, Heard, clients, clients_of, meet, page
-from tests.client.test_route_refusals_diff import CONNECT, INFO, Dialled
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
@@ -192,9 +192,9 @@ class Compressed(Dialled):
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
-        self.say("CONNECT", CONNECT)
-        self.say("INFO", INFO | {"compression": "s2_fast"})
-        one = b"INFO %s \r\n" % msgspec.json.encode(INFO | {"compression": "s2_fast"})
+        self.say("CONNECT", ROUTE.connect)
+        self.say("INFO", ROUTE.info | {"compression": "s2_fast"})
+        one = b"INFO %s \r\n" % msgspec.json.encode(ROUTE.info | {"compression": "s2_fast"})
         self.send(one + b"PING\r\n")
 
     def send(self, plain: bytes) -> None:

@@ -1,13 +1,12 @@
 """What a cluster's port refuses, and with which words: the same of both servers."""
 
-import json
 import re
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.client.dialled import ROUTE, Dialled
 from tests.client.mesh import Cluster
 from tests.client.raw import RawClient
 from tests.servers import Server, Servers
@@ -16,71 +15,6 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.usefixtures("peer_present")
 
 LOGIN = "authorization { user: u, password: secret, timeout: 1 }"
-CONNECT: dict[str, Any] = {
-    "echo": True,
-    "verbose": False,
-    "pedantic": False,
-    "tls_required": False,
-    "headers": True,
-    "name": "NX",
-    "cluster": "C",
-    "lnoc": True,
-}
-INFO: dict[str, Any] = {
-    "server_id": "NX",
-    "server_name": "X",
-    "version": "2.14.5",
-    "proto": 3,
-    "go": "go1.25",
-    "host": "127.0.0.1",
-    "port": 6222,
-    "headers": True,
-    "max_payload": 1048576,
-    "cluster": "C",
-    "lnoc": True,
-    "lnocu": True,
-    "route_pool_size": 3,
-}
-
-
-class Dialled:
-    """A connection to a cluster's port."""
-
-    def __init__(self, port: int) -> None:
-        wait_until(lambda: self._is_open(port), f"port {port} is open")  # after that of clients
-        self.file = self.socket.makefile("rb")
-        self.info = json.loads(self.file.readline().removeprefix(b"INFO "))
-
-    def _is_open(self, port: int) -> bool:
-        try:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
-        except ConnectionRefusedError:
-            return False
-        return True
-
-    def say(self, verb: str, body: object) -> None:
-        self.socket.sendall(f"{verb} {json.dumps(body)}\r\n".encode())
-
-    def errors(self) -> list[str]:
-        """What it says of errors until the other side closes."""
-        found = []
-        try:
-            for line in self.file:
-                if line.startswith(b"-ERR"):
-                    found.append(line.decode().strip())
-        except ConnectionResetError:
-            pass
-        self.socket.close()
-        return found
-
-
-def refusal(port: int, connect: dict[str, Any] | None, info: dict[str, Any] | None) -> list[str]:
-    dialled = Dialled(port)
-    if connect is not None:
-        dialled.say("CONNECT", CONNECT | connect)
-    if info is not None:
-        dialled.say("INFO", INFO | info)
-    return dialled.errors()
 
 
 def both(servers: Servers, run: Callable[[Server, int], Any], **options: Any) -> tuple[Any, Any]:
@@ -114,16 +48,12 @@ def both(servers: Servers, run: Callable[[Server, int], Any], **options: Any) ->
 def test_who_may_not_come(
     servers: Servers, connect: dict[str, Any] | None, info: dict[str, Any] | None
 ) -> None:
-    ours, peers = both(servers, lambda server, port: refusal(port, connect, info))
+    ours, peers = both(servers, lambda server, port: ROUTE.refusal(port, connect, info))
     assert ours == peers
 
 
 def test_a_login(servers: Servers) -> None:
-    def run(server: Server, port: int) -> list[list[str]]:
-        wrong: list[dict[str, Any]] = [{"user": "u", "pass": "x"}, {"user": "u"}, {}]
-        return [refusal(port, connect, {}) for connect in wrong]
-
-    ours, peers = both(servers, run, block=LOGIN)
+    ours, peers = both(servers, lambda server, port: ROUTE.refused_logins(port), block=LOGIN)
     assert ours == peers == [["-ERR 'Authorization Violation'"]] * 3
 
 
@@ -164,8 +94,8 @@ def test_who_does_not_answer_is_cut(servers: Servers) -> None:
 
     def pings(server: Server, port: int) -> tuple[int, list[str]]:
         dialled = Dialled(port)
-        dialled.say("CONNECT", CONNECT)
-        dialled.say("INFO", INFO)
+        dialled.say("CONNECT", ROUTE.connect)
+        dialled.say("INFO", ROUTE.info)
         lines = []
         for line in dialled.file:
             lines.append(line.decode())
@@ -183,8 +113,8 @@ def test_who_takes_no_bytes_is_cut(servers: Servers) -> None:
     cluster = Cluster(servers)
     server = cluster.add("o", block='write_deadline: "300ms"')
     dialled = Dialled(cluster.ports[0])
-    dialled.say("CONNECT", CONNECT)
-    dialled.say("INFO", INFO | {"route_pool_idx": 2})  # that of the global account
+    dialled.say("CONNECT", ROUTE.connect)
+    dialled.say("INFO", ROUTE.info | {"route_pool_idx": 2})  # that of the global account
     dialled.socket.sendall(b"RS+ $G much\r\nPING\r\n")
     for line in dialled.file:
         if line == b"PONG\r\n":

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from tests.client.aio import asynchronous, connected, until
+from tests.client.dialled import ROUTE, Dialled
 from tests.client.mesh import Cluster, page
 from tests.client.reloads import FAILED, reload
 from tests.client.test_route_permissions_diff import OPEN, crossing
-from tests.client.test_route_refusals_diff import CONNECT, INFO, Dialled
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -149,8 +149,8 @@ def test_who_comes_meanwhile_hears_of_new_rules(servers: Servers) -> None:
     coming = Dialled(cluster.ports[0])
     assert coming.info["export"] == {"deny": ["nobody"]}
     change(member, NO_RULES, RULES["both"])
-    coming.say("CONNECT", CONNECT)
-    coming.say("INFO", INFO)
+    coming.say("CONNECT", ROUTE.connect)
+    coming.say("INFO", ROUTE.info)
     told = next(line for line in coming.file if line.startswith(b"INFO "))
     assert json.loads(told.removeprefix(b"INFO "))["export"] == {"deny": ["a.y"]}
     coming.socket.close()
