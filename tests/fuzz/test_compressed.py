@@ -4,21 +4,25 @@ the same happens.
 Inputs are streams of S2, whole and broken in every way; `$FUZZ_SECONDS` is how long it goes on.
 """
 
-import os
 import random
-import time
 
 import pytest
 
 from jsserver.cext.bytes import S2Stream, s2_encode
-from jsserver.cext.engine import CLOSE_REASONS, INBOX_CLOSED, INBOX_ERROR
-from tests.fuzz.test_websocket import CONNECT, SAID, broken, cuts
+from tests.fuzz.transport import (
+    CONNECT,
+    FUZZ_SECONDS,
+    SAID,
+    broken,
+    cuts,
+    deliver,
+    ends_and_errors,
+    rounds,
+)
 
 net = pytest.importorskip("tests.cext.net", reason="the data plane is not built here")
 
-FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
 pytestmark = pytest.mark.timeout(FUZZ_SECONDS + 300)
-SEED = int(os.environ.get("FUZZ_SEED", "0")) or time.time_ns()
 START = 10
 """Bytes of a stream's beginning."""
 
@@ -56,44 +60,22 @@ def outcome(pieces: list[bytes], piece: int) -> tuple[object, ...]:
     r.compress(cid, 2)
     r.turn()
     r.pieces(cid, piece)
-    end = time.monotonic() + 60
-    for data in pieces:
-        if r.pending(cid) is None:
-            break
-        r.send(cid, data)
-        r.turn()
-        while r.pending(cid) is not None and r.unread(cid):
-            assert time.monotonic() < end, "it is never read to its end"
-            r.writable(cid)
-            r.send(cid, b"")
-            r.turn()
-    while r.pending(cid):
-        assert time.monotonic() < end, "it is never written to its end"
-        r.writable(cid)
-        r.turn()
-    r.turn()
-    assert r.under_lock(cid) == 0
+    deliver(r, cid, pieces)
+    ends, errors = ends_and_errors(r, cid)
     answers, decoder = b"", S2Stream()
     said = decoder.feed(r.received(cid))
     while said:
         answers += said
         said = decoder.feed(b"")
-    items = r.items()
-    ends = [CLOSE_REASONS[i[2][0]] for i in items if i[0] == INBOX_CLOSED]
-    errors = [i[3][2] for i in items if i[0] == INBOX_ERROR]
     return answers, ends, errors
 
 
 def test_what_comes_of_chunks_does_not_depend_on_how_they_are_cut() -> None:
-    rnd = random.Random(SEED)
-    end = time.monotonic() + FUZZ_SECONDS
-    while time.monotonic() < end:
-        seed = rnd.randrange(1 << 62)
-        one = random.Random(seed)
+    for one, which in rounds():
         raw = stream(one)
         whole = outcome([raw], 1 << 30)
         piece = one.choice([1 << 30, 1000, 7777])
         other = outcome(cuts(raw, one), piece)
         if whole[1] and piece < 1 << 30:
             whole, other = whole[1:], other[1:]  # last words are lost where they find no room
-        assert whole == other, f"FUZZ_SEED={SEED}, {seed}"
+        assert whole == other, which

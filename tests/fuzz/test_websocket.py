@@ -4,22 +4,25 @@ Inputs are frames of all kinds, broken in every way, and requests for WebSocket 
 `$FUZZ_SECONDS` is how long it goes on.
 """
 
-import itertools
-import os
 import random
 import time
 
 import pytest
 
 from jsserver.access.websocket import Websockets
-from jsserver.cext.engine import (
-    CLOSE_REASONS,
-    INBOX_CLOSED,
-    INBOX_ERROR,
-    INBOX_UPGRADE,
-    Item,
-)
+from jsserver.cext.engine import CLOSE_REASONS, INBOX_UPGRADE, Item
 from jsserver.config.options import Options, Websocket
+from tests.fuzz.transport import (
+    CONNECT,
+    FUZZ_SECONDS,
+    SAID,
+    SEED,
+    broken,
+    cuts,
+    deliver,
+    ends_and_errors,
+    rounds,
+)
 from tests.websocket import (
     BINARY,
     CLOSE,
@@ -38,30 +41,7 @@ from tests.websocket import (
 
 net = pytest.importorskip("tests.cext.net", reason="the data plane is not built here")
 
-FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "5"))
 pytestmark = pytest.mark.timeout(FUZZ_SECONDS + 300)
-SEED = int(os.environ.get("FUZZ_SEED", "0")) or time.time_ns()
-CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n'
-SAID = [
-    b"PING\r\n", b"SUB a 1\r\n", b"SUB > 2\r\n", b"UNSUB 1\r\n", b"PUB a 5\r\nhello\r\n",
-    b"PUB a 300\r\n%s\r\n" % (b"x" * 300), b"PUB a 100000\r\n%s\r\n" % (b"y" * 100_000),
-    b"HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", b"PONG\r\n", b"P", b"", b"UB a 1\r\nx\r\n",
-]  # fmt: skip
-
-
-def broken(raw: bytes, rnd: random.Random) -> bytes:
-    """With a few bytes changed, left out, or put in."""
-    b = bytearray(raw)
-    for _ in range(rnd.choice([0, 0, 0, 1, 2, 5])):
-        at = rnd.randrange(len(b) + 1)
-        match rnd.randrange(3):
-            case 0 if at < len(b):
-                b[at] = rnd.choice([0, 1, 0x7F, 0x80, 0xFF, rnd.randrange(256)])
-            case 1:
-                del b[at : at + rnd.choice([1, 1, 4, 100])]
-            case _:
-                b[at:at] = rnd.randbytes(rnd.choice([1, 1, 4, 10]))
-    return bytes(b)
 
 
 def stream(rnd: random.Random) -> bytes:
@@ -93,13 +73,6 @@ def stream(rnd: random.Random) -> bytes:
     return broken(b"".join(raw), rnd) if rnd.random() < 0.3 else b"".join(raw)
 
 
-def cuts(raw: bytes, rnd: random.Random) -> list[bytes]:
-    if rnd.random() < 0.2:
-        return [raw[i : i + 1] for i in range(min(len(raw), 3000))] + [raw[3000:]]
-    edges = sorted(rnd.randrange(len(raw) + 1) for _ in range(rnd.randrange(8)))
-    return [raw[a:b] for a, b in itertools.pairwise([0, *edges, len(raw)])]
-
-
 def outcome(pieces: list[bytes], deflate: bool, piece: int) -> tuple[object, ...]:
     """What a client that sends these hears, and how it ends."""
     r = net.PyReactor()
@@ -112,40 +85,17 @@ def outcome(pieces: list[bytes], deflate: bool, piece: int) -> tuple[object, ...
     assert r.answer(cid, "open", deflate=deflate)
     r.turn()
     r.pieces(cid, piece)
-    # A client that receives much of its own rests for milliseconds: turns are no measure of time.
-    end = time.monotonic() + 60
-    for data in pieces:
-        if r.pending(cid) is None:
-            break
-        r.send(cid, data)
-        r.turn()
-        while r.pending(cid) is not None and r.unread(cid):
-            assert time.monotonic() < end, "it is never read to its end"
-            r.writable(cid)
-            r.send(cid, b"")
-            r.turn()
-    while r.pending(cid):
-        assert time.monotonic() < end, "it is never written to its end"
-        r.writable(cid)
-        r.turn()
+    deliver(r, cid, pieces)
     frames = Frames()
     frames.feed(r.received(cid))
-    r.turn()
-    assert r.under_lock(cid) == 0
-    items = r.items()
-    ends = [CLOSE_REASONS[i[2][0]] for i in items if i[0] == INBOX_CLOSED]
-    errors = [i[3][2] for i in items if i[0] == INBOX_ERROR]
+    ends, errors = ends_and_errors(r, cid)
     control = [(s.first, s.payload) for s in frames.seen if s.opcode >= CLOSE]
     data = frames.taken()
     return data, control, ends, errors
 
 
 def test_what_comes_of_frames_does_not_depend_on_how_they_are_cut() -> None:
-    rnd = random.Random(SEED)
-    end = time.monotonic() + FUZZ_SECONDS
-    while time.monotonic() < end:
-        seed = rnd.randrange(1 << 62)
-        one = random.Random(seed)
+    for one, which in rounds():
         raw = stream(one)
         deflate = one.random() < 0.5
         whole = outcome([raw], deflate, 1 << 30)
@@ -156,7 +106,7 @@ def test_what_comes_of_frames_does_not_depend_on_how_they_are_cut() -> None:
             whole, other = (bool(whole[2]),), (bool(other[2]),)
         elif whole[2] and piece < 1 << 30:
             whole, other = whole[2:], other[2:]  # last words are lost where they find no room
-        assert whole == other, f"FUZZ_SEED={SEED}, {seed}"
+        assert whole == other, which
 
 
 class Recorder:
