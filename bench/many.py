@@ -9,14 +9,16 @@ import argparse
 import json
 import multiprocessing
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from bench.servers import OWN_NAME, PEER_NAME, Server, machine
-from jsserver.bench.wire import Connection, new_inbox, publish_frame
+from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from jsserver.bench.wire import BenchError, Connection, new_inbox, publish_frame
 
 STREAMS = (1, 10, 100, 1000)
 IN_FLIGHT = 500
@@ -80,7 +82,7 @@ def publish(server: Server, streams: int, seconds: float) -> tuple[float, float]
         at = (at + owed * size) % turn
         data = tail + sock.recv(1 << 18)
         if b"-ERR" in data or b'"error"' in data:
-            raise RuntimeError(data[:400])
+            raise BenchError(data[:400].decode(errors="replace"))
         end = data.rfind(b"\r\n") + 2 if b"\r\n" in data else 0
         tail = data[end:]
         owed = data.count(mark, 0, end)
@@ -91,32 +93,54 @@ def publish(server: Server, streams: int, seconds: float) -> tuple[float, float]
     return (acked - counted) / took, used / (acked - counted) * 1e6
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def measure(name: str, config: str, streams: int, given: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="bench-many-") as folder:
+        server = Server(name, Path(folder), config)
+        server.start()
+        try:
+            with beside_a_writer(folder, given.writer):
+                rate, cost = publish(server, streams, given.seconds)
+        finally:
+            server.kill()
+    return {"server": name, "config": config, "streams": streams, "rate": rate, "cost": cost}
+
+
+def show(row: dict[str, Any]) -> str:
+    what = f"{row['streams']:5} streams, {row['server']:11} {row['config']:21}"
+    return f"{what} {row['rate']:9,.0f} acks/s, {row['cost']:6.2f} us an ack"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench/many.py", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--streams", type=int, nargs="*", default=STREAMS)
-    parser.add_argument("--writer", action="store_true")
+    parser.add_argument("--writer", action="store_true", help="another process writes meanwhile")
     parser.add_argument("--always", action="store_true", help="nats-server's always, too")
-    options = parser.parse_args()
-    servers = [(OWN_NAME, ""), (PEER_NAME, "")]
-    if options.always:
+    parser.add_argument("--server", choices=(OWN_NAME, PEER_NAME), help="one of them alone")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    names = [given.server] if given.server else [OWN_NAME, PEER_NAME]
+    servers = [(name, "") for name in names]
+    if given.always and PEER_NAME in names:
         servers.append((PEER_NAME, "sync_interval: always"))
-    print(machine())
-    for streams in options.streams:
-        for _ in range(options.rounds):
-            for name, config in servers:
-                with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-                    server = Server(name, Path(folder), config)
-                    server.start()
-                    try:
-                        with beside_a_writer(folder, options.writer):
-                            rate, cost = publish(server, streams, options.seconds)
-                    finally:
-                        server.kill()
-                line = {"server": name, "config": config, "streams": streams}
-                print(json.dumps({**line, "acks/s": round(rate), "us": round(cost, 2)}), flush=True)
+    rows = []
+    try:
+        if not given.json:
+            print(machine(), *map(version_of, names), sep="\n")
+        for streams in given.streams:
+            for _ in range(given.rounds):
+                for name, config in servers:
+                    rows.append(measure(name, config, streams, given))
+                    if not given.json:
+                        print(show(rows[-1]), flush=True)
+    except (BenchError, MissingServer) as error:
+        print(f"bench/many.py: {error}", file=sys.stderr)
+        return 1
+    if given.json:
+        print(json.dumps(rows, indent=1))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
