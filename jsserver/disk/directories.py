@@ -1,4 +1,4 @@
-"""Directories whose names a power cut leaves."""
+"""Files, and names of directories, that a power cut leaves."""
 
 from __future__ import annotations
 
@@ -25,3 +25,16 @@ def sync_directory(path: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def private(path: str, flags: int) -> int:
+    """Opens a file that is its owner's alone."""
+    return os.open(path, flags, 0o600)
+
+
+def write_whole(path: str | os.PathLike[str], body: bytes) -> None:
+    """Writes a file to disk; its name is made durable with its directory."""
+    with open(path, "wb", opener=private) as file:
+        file.write(body)
+        file.flush()
+        os.fsync(file.fileno())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from jsserver.disk.directories import make_directory, sync_directory
+from jsserver.disk.directories import make_directory, sync_directory, write_whole
 
 KEPT = ("tav.idx", "peers.idx")
 """Votes and members."""
@@ -29,8 +29,8 @@ def put_aside(directory: str) -> str:
                 data = file.read()
         except FileNotFoundError:
             continue
-        _write(os.path.join(following, name), data)
-    _write(os.path.join(following, LOST), b"")
+        write_whole(os.path.join(following, name), data)
+    write_whole(os.path.join(following, LOST), b"")
     sync_directory(following)
     os.rename(directory, aside)
     sync_directory(os.path.dirname(directory))
@@ -44,10 +44,3 @@ def settle(directory: str) -> None:
     if os.path.isdir(following) and not os.path.exists(directory):
         os.rename(following, directory)
         sync_directory(os.path.dirname(directory))
-
-
-def _write(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from jsserver.cext.bytes import S2Stream, s2_encode, sha256
+from jsserver.disk.directories import private
 
-from . import message_archive, metafiles
+from . import message_archive
 from .backend import StoreError
 from .message_archive import BLOCK, GONE, STATE, record
 from .metafiles import INF, SUM, MetaFiles
@@ -255,7 +256,7 @@ class Unpacked:
             what = "memory" if self._storage == "memory" else "storage"
             raise NotRestorable(f"insufficient {what} resources available")
         left = size
-        with open(path, "xb", opener=metafiles.private) as file:
+        with open(path, "xb", opener=private) as file:
             while left:
                 piece = read(min(left, PIECE))
                 if not piece:

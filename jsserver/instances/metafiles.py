@@ -21,7 +21,7 @@ import msgspec
 
 from jsserver import TYPE_CHECKING
 from jsserver.cext.bytes import close_files, make_directory_of, place_directory, sha256
-from jsserver.disk.directories import make_directory, sync_directory
+from jsserver.disk.directories import make_directory, private, sync_directory, write_whole
 from jsserver.text import nuid
 
 from .rounds import Synced, Work, alone
@@ -269,7 +269,7 @@ class MetaFiles:
         sealed = new.seal(body)
         files = {KEY: key_file, INF: sealed, SUM: self.checksum(asset, sealed)}
         for name, content in files.items():
-            _write_whole(directory / f"{name}.tmp", content)
+            write_whole(directory / f"{name}.tmp", content)
         if position:
             self._convert_beside(directory, asset, position, was, new)
         sync_directory(directory)
@@ -288,7 +288,7 @@ class MetaFiles:
         except FileNotFoundError:  # a commit may remove it meanwhile
             path.unlink(missing_ok=True)
             return
-        _write_whole(path, body)
+        write_whole(path, body)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         sync_directory(path.parent)
 
@@ -352,7 +352,7 @@ def stage(directory: Path) -> Path:
 def replace(path: Path, body: bytes) -> None:
     """A file that may be there, durably: it has the one or the other content."""
     new = path.with_name(f"{path.name}.tmp")
-    _write_whole(new, body)
+    write_whole(new, body)
     new.rename(path)
     sync_directory(path.parent)
 
@@ -368,13 +368,6 @@ def sync_files(directory: Path) -> None:
         finally:
             os.close(descriptor)
     sync_directory(directory)
-
-
-def _write_whole(path: Path, body: bytes) -> None:
-    with open(path, "wb", opener=private) as file:
-        file.write(body)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def place(staged: Path, directory: Path) -> None:
@@ -441,11 +434,6 @@ def _erase(directory: str | Path) -> None:
 def leftovers(directory: Path, names: Collection[str]) -> list[Path]:
     """Of the names in a directory, what an interrupted creation or removal left there."""
     return [directory / name for name in names if name.startswith((".new-", ".del-"))]
-
-
-def private(path: str, flags: int) -> int:
-    """Opens a file that is its owner's alone."""
-    return os.open(path, flags, 0o600)
 
 
 def _bytes(path: str) -> bytes:
