@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -239,6 +240,13 @@ class Server:
         else:
             self.stop()
         self.start()
+
+    def start_on_copy(self, store: Path) -> "Server":
+        """Starts the server on a copy of a store in place of what it has, stopped before that."""
+        self.stop()
+        shutil.rmtree(self.store, ignore_errors=True)
+        shutil.copytree(store, self.store)
+        return self.start()
 
     def wait_log(self, text: str, seconds: float = LOG_SECONDS) -> None:
         """Waits until `text` appears in the log of this start."""

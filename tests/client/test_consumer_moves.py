@@ -1,6 +1,5 @@
 """Consumers move with a cleanly stopped directory: to nats-server, and back again."""
 
-import shutil
 import time
 from collections.abc import Callable
 from typing import Any
@@ -44,13 +43,8 @@ class Mover:
         """Stops the server and starts another one on a copy of its store."""
         self.client.close()
         self.server.stop()
-        after = start(jetstream=True)
-        after.stop()
-        shutil.rmtree(after.store)
-        shutil.copytree(self.server.store, after.store)
-        after.start()
-        self.server = after
-        self.client = RawApp(after.port)
+        self.server = start(jetstream=True).start_on_copy(self.server.store)
+        self.client = RawApp(self.server.port)
 
     def make(self, stream: str, name: str, **config: object) -> None:
         settings = {"durable_name": name, "ack_policy": "explicit", "ack_wait": WAIT * SECOND}

@@ -1,7 +1,6 @@
 """A directory with assets of every kind goes from one server to the other and back, unchanged."""
 
 import asyncio
-import shutil
 from typing import Any
 
 import pytest
@@ -17,10 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 def move(source: Server, target: Server) -> None:
     """Stops `source` and starts `target` on a copy of its directory."""
     source.stop()
-    target.stop()
-    shutil.rmtree(target.store, ignore_errors=True)
-    shutil.copytree(source.store, target.store)
-    target.start()
+    target.start_on_copy(source.store)
 
 
 def expect_equal(before: dict[str, Any], server: Server) -> None:

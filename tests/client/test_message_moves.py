@@ -1,6 +1,5 @@
 """What limits removed stays gone when a cleanly stopped directory moves to the other server."""
 
-import shutil
 import time
 from collections.abc import Callable
 from typing import Any
@@ -75,11 +74,7 @@ def contents(client: RawApp) -> dict[str, Any]:
 def move(server: Server, start: Callable[..., Server]) -> Server:
     """Another server, on a copy of what the first one has when it was stopped."""
     server.stop()
-    after = start(jetstream=True)
-    after.stop()
-    shutil.rmtree(after.store)
-    shutil.copytree(server.store, after.store)
-    return after.start()
+    return start(jetstream=True).start_on_copy(server.store)
 
 
 def look(server: Server) -> dict[str, Any]:
@@ -174,11 +169,7 @@ def test_what_was_purged_stays_gone_after_a_kill(
         before = client.api("STREAM.INFO.P")["state"]
     assert before["first_seq"] == first
     server.kill()
-    peer = servers.peer(jetstream=True)
-    peer.stop()
-    shutil.rmtree(peer.store)
-    shutil.copytree(server.store, peer.store)
-    peer.start()
+    peer = servers.peer(jetstream=True).start_on_copy(server.store)
     with RawApp(peer.port) as client:
         state = client.api("STREAM.INFO.P")["state"]
     counts = ("messages", "bytes", "first_seq", "last_seq")
@@ -200,11 +191,7 @@ def test_an_index_that_does_not_fit(servers: Servers) -> None:
     shown = []
     for data in (whole, whole[:-9], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:], b""):
         index.write_bytes(data)
-        server = servers.under_test(jetstream=True)
-        server.stop()
-        shutil.rmtree(server.store)
-        shutil.copytree(peer.store, server.store)
-        server.start()
+        server = servers.under_test(jetstream=True).start_on_copy(peer.store)
         shown.append(look(server)["COUNT"][0])
         server.stop()
     assert shown == [MESSAGES + 1] * 4
