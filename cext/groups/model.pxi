@@ -12,9 +12,6 @@ cdef struct StateWanted:
     # A member lacks what is in the log no more: the snapshot goes to it.
     ListNode node
     Group* group
-    uint64_t peer
-    uint64_t index
-    uint64_t term
     uint32_t n_to
     char to[TO_MAX]
 

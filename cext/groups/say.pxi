@@ -61,9 +61,6 @@ cdef int state_want(Group* g, const RaftAction* a) noexcept nogil:
     if w == NULL:
         return RAFT_NO_MEMORY
     w.group = g
-    w.peer = a.peer
-    w.index = a.index
-    w.term = a.term
     w.n_to = a.to.n
     memcpy(w.to, a.to.p, a.to.n)
     list_push_back(&g.of.states, &w.node)
