@@ -256,6 +256,17 @@ cdef bint journal_commit(Committer* c) noexcept nogil:
 
 # ---- the files follow ---------------------------------------------------------------------------------------------------
 
+cdef int path_sync(FileOps* f, const char* path) noexcept nogil:
+    # A file of that name, if it is there. 0 or -errno.
+    cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
+    cdef int rc
+    if fd < 0:
+        return 0 if fd == -ENOENT or fd == -ENOTDIR else fd
+    rc = f.datasync(f.ctx, fd)
+    f.close(f.ctx, fd)
+    return rc
+
+
 cdef int paths_sync(Committer* c, const Bytes* paths, const char* below) noexcept nogil:
     # Those below that directory, NULL: all. 0, or -errno of one.
     cdef Journal* j = &c.journal
@@ -263,20 +274,22 @@ cdef int paths_sync(Committer* c, const Bytes* paths, const char* below) noexcep
     cdef char path[2 * JOURNAL_PATH]
     cdef size_t n = strlen(below) if below != NULL else 0
     cdef const char* name = name_after(paths, NULL)
-    cdef int fd, rc = 0, one
+    cdef int rc = 0, one
     while name != NULL:
         snprintf(path, sizeof(path), "%s/%s", j.root, name)
         name = name_after(paths, name)
         if n and (strlen(path) < n or memcmp(path, below, n) or (path[n] != 0 and path[n] != c'/')):
             continue
-        fd = f.open(f.ctx, path, O_RDONLY, 0)
-        if fd == -ENOENT or fd == -ENOTDIR:
-            continue
-        one = f.datasync(f.ctx, fd) if fd >= 0 else fd
-        if fd >= 0:
-            f.close(f.ctx, fd)
+        one = path_sync(f, path)
         rc = rc if rc < 0 else one
     return rc
+
+
+cdef void files_sync(Committer* c, const char* below) noexcept nogil:
+    # With its lock held: syncs what both segments have, below that directory; NULL: all. After an error it is in doubt.
+    cdef Journal* j = &c.journal
+    if paths_sync(c, &j.segments[0].paths, below) < 0 or paths_sync(c, &j.segments[1].paths, below) < 0:
+        st_store(&c.shared.doubt, 1)
 
 
 cdef int journal_clear(Committer* c) noexcept nogil:
@@ -288,10 +301,7 @@ cdef int journal_clear(Committer* c) noexcept nogil:
         return 0
     memset(&report, 0, sizeof(report))
     if not st_load(&c.shared.doubt):
-        rc = paths_sync(c, &j.segments[0].paths, NULL)
-        rc = paths_sync(c, &j.segments[1].paths, NULL) if rc == 0 else rc
-        if rc < 0:
-            st_store(&c.shared.doubt, 1)
+        files_sync(c, NULL)
     if st_load(&c.shared.doubt):
         rc = journal_redo(c.env.files, j.root, j.dir, False, &report)
         if is_full(rc) and ballast_give(c, rc):
@@ -350,27 +360,22 @@ cdef void segment_followed(Committer* c, Segment* g) noexcept nogil:
 
 
 cdef int journal_forget(Committer* c, EntryKind kind, const char* path) noexcept nogil:
-    # With its lock held: what it holds for a file, or for all below a directory, which is on disk, counts no more. From then on
-    # that may be another file. 0 or -errno.
-    if c.journal.state == JOURNAL_OPEN and journal_add(c, kind, path, 0, NULL, 0) and journal_commit(c):
+    # With its lock held: what it holds for a file, or for all below a directory, which is on disk unless that is in doubt, counts
+    # no more. From then on that may be another file. 0 or -errno.
+    if (not st_load(&c.shared.doubt) and c.journal.state == JOURNAL_OPEN and journal_add(c, kind, path, 0, NULL, 0)
+            and journal_commit(c)):
         return 0
     return journal_clear(c)
 
 
 cdef int journal_forget_file(Committer* c, const char* path, uint64_t* use) noexcept nogil:
     # With its lock held, before a file of that path is cut or replaced. 0 or -errno.
-    cdef Journal* j = &c.journal
-    cdef FileOps* f = c.env.files
-    cdef int fd, rc
+    cdef int rc
     if not is_live(c, use[0]):
         return 0
-    fd = f.open(f.ctx, path, O_RDONLY, 0)
-    rc = f.datasync(f.ctx, fd) if fd >= 0 else fd if fd != -ENOENT else 0
-    if fd >= 0:
-        f.close(f.ctx, fd)
-    if rc < 0:
+    if path_sync(c.env.files, path) < 0:
         st_store(&c.shared.doubt, 1)
-    rc = journal_clear(c) if st_load(&c.shared.doubt) else journal_forget(c, ENTRY_FORGET, path)
+    rc = journal_forget(c, ENTRY_FORGET, path)
     if rc == 0:
         use[0] = 0
     return rc
@@ -379,15 +384,11 @@ cdef int journal_forget_file(Committer* c, const char* path, uint64_t* use) noex
 cdef int journal_forget_store(Store* s) noexcept nogil:
     # Of a store that no thread knows any more, before its files are cut or go. 0 or -errno.
     cdef Committer* c = s.com
-    cdef Journal* j = &c.journal
     cdef int rc = 0
     journal_lock(c)
     if is_live(c, s.writing.jot):
-        rc = paths_sync(c, &j.segments[0].paths, s.dir)
-        rc = paths_sync(c, &j.segments[1].paths, s.dir) if rc == 0 else rc
-        if rc < 0:
-            st_store(&c.shared.doubt, 1)
-        rc = journal_clear(c) if st_load(&c.shared.doubt) else journal_forget(c, ENTRY_FORGET_ALL, s.dir)
+        files_sync(c, s.dir)
+        rc = journal_forget(c, ENTRY_FORGET_ALL, s.dir)
     journal_unlock(c)
     return rc
 
