@@ -79,17 +79,22 @@ cdef inline uint8_t* s2_copy(uint8_t* d, size_t back, size_t n) noexcept nogil:
     return s2_repeat(d, n - some) if n > some else d
 
 
-cdef size_t s2_block_encode(const uint8_t* p, uint32_t n, uint32_t* seen, uint8_t* out) noexcept nogil:
-    # The tags of n bytes, at most S2_PACK_CHUNK, behind their length; they take at most s2_block_room(n) bytes at `out`. seen:
+cdef inline int s2_hash_bits(uint32_t n) noexcept nogil:
+    # Of the table for a block of n bytes.
+    cdef int bits = S2_HASH_LEAST
+    while bits < S2_HASH_BITS and <uint32_t>1 << bits < n:
+        bits += 1
+    return bits
+
+
+cdef size_t s2_tags_encode(const uint8_t* p, uint32_t n, uint32_t* seen, uint8_t* out) noexcept nogil:
+    # The tags of n bytes, at most S2_PACK_CHUNK; with their length they take at most s2_block_room(n) bytes at `out`. seen:
     # 1 << S2_HASH_BITS words for its use. How many bytes were written.
     cdef uint8_t* d = out
     cdef const uint8_t* end = p + n
     cdef uint32_t at = 1, begun = 0, last = 0, back, size, hashed
     cdef uint64_t word
-    cdef int bits = S2_HASH_LEAST
-    while bits < S2_HASH_BITS and <uint32_t>1 << bits < n:
-        bits += 1
-    d += put_uv(d, n)
+    cdef int bits = s2_hash_bits(n)
     memset(seen, 0, sizeof(uint32_t) << bits)
     while n > S2_TAIL and at < n - S2_TAIL:
         word = load64(p + at)
@@ -172,8 +177,8 @@ cdef uint32_t search_longest(Search* s, uint32_t at, uint32_t* back) noexcept no
     return best
 
 
-cdef size_t s2_block_search(const uint8_t* p, uint32_t n, int depth, S2Room* room, uint8_t* out) noexcept nogil:
-    # As s2_block_encode, of S2_SEARCH_CHUNK bytes at most.
+cdef size_t s2_tags_search(const uint8_t* p, uint32_t n, int depth, S2Room* room, uint8_t* out) noexcept nogil:
+    # As s2_tags_encode, of S2_SEARCH_CHUNK bytes at most.
     cdef Search s
     cdef uint8_t* d = out
     cdef uint32_t at = 1, begun = 0, last = 0, back = 0, later = 0, size, more
@@ -182,10 +187,7 @@ cdef size_t s2_block_search(const uint8_t* p, uint32_t n, int depth, S2Room* roo
     s.room = room
     s.depth = depth
     s.met = 0
-    s.bits = S2_HASH_LEAST
-    while s.bits < S2_HASH_BITS and <uint32_t>1 << s.bits < n:
-        s.bits += 1
-    d += put_uv(d, n)
+    s.bits = s2_hash_bits(n)
     memset(room.seen, 0, sizeof(uint32_t) << s.bits)
     while n > S2_TAIL and at < n - S2_TAIL:
         search_meet(&s, at)
@@ -240,7 +242,7 @@ cdef void s2_room_free(S2Room* room) noexcept nogil:
 
 cdef int s2_append(const uint8_t* p, size_t n, int level, S2Room* room, Bytes* out) noexcept nogil:
     # Appends chunks that hold these bytes. 0 | S2_NO_MEMORY, and some may be there.
-    cdef size_t some, made, most = S2_PACK_CHUNK if level <= S2_FAST else S2_SEARCH_CHUNK
+    cdef size_t some, made, length, most = S2_PACK_CHUNK if level <= S2_FAST else S2_SEARCH_CHUNK
     cdef uint8_t* d
     if room_prepare(room, level) != 0:
         return S2_NO_MEMORY
@@ -249,11 +251,13 @@ cdef int s2_append(const uint8_t* p, size_t n, int level, S2Room* room, Bytes* o
         if bytes_reserve(out, SNAPPY_HEAD + s2_block_room(some)) < 0:
             return S2_NO_MEMORY
         d = out.data + out.n + SNAPPY_HEAD
+        length = put_uv(d, some)
         made = some
         if level == S2_FAST:
-            made = s2_block_encode(p, <uint32_t>some, room.seen, d)
+            made = length + s2_tags_encode(p, <uint32_t>some, room.seen, d + length)
         elif level > S2_FAST:
-            made = s2_block_search(p, <uint32_t>some, S2_BETTER_DEPTH if level == S2_BETTER else S2_BEST_DEPTH, room, d)
+            made = length + s2_tags_search(p, <uint32_t>some, S2_BETTER_DEPTH if level == S2_BETTER else S2_BEST_DEPTH, room,
+                                           d + length)
         if made >= some:
             memcpy(d, p, some)
             made = some
@@ -284,9 +288,7 @@ cdef int s2_pack_block(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
     # before its piece. 0 | S2_NO_MEMORY, then something of it may be there
     cdef size_t some
     cdef uint8_t head[10]
-    cdef uint8_t own[10]
-    cdef uint32_t length = put_uv(head, n), skipped
-    cdef uint8_t* d
+    cdef uint32_t length = put_uv(head, n)
     cdef uint32_t* seen = <uint32_t*>malloc(sizeof(uint32_t) << S2_HASH_BITS)
     cdef int rc = bytes_add(out, head, length) if seen != NULL else -1
     while n and rc == 0:
@@ -294,11 +296,7 @@ cdef int s2_pack_block(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
         rc = bytes_reserve(out, s2_block_room(some))
         if rc < 0:
             break
-        d = out.data + out.n
-        length = <uint32_t>s2_block_encode(p, <uint32_t>some, seen, d)
-        skipped = put_uv(own, some)             # the piece's own length
-        memmove(d, d + skipped, length - skipped)
-        out.n += length - skipped
+        out.n += s2_tags_encode(p, <uint32_t>some, seen, out.data + out.n)
         p += some
         n -= some
     free(seen)
