@@ -373,6 +373,8 @@ cdef struct FileOps:
     void* ctx
 
 cdef FileOps* posix_files() noexcept nogil
+# The name behind this one, NULL: the first, in what FileOps.names gave; NULL at the end.
+cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil
 
 # Files that are written beside what they replace, to be renamed. The name is free again: 0 or -errno.
 cdef int file_fresh(FileOps* f, const char* path) noexcept nogil

@@ -346,6 +346,13 @@ cdef FileOps* posix_files() noexcept nogil:
     return &posix_ops
 
 
+cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil:
+    cdef const uint8_t* at = names.data
+    if name != NULL:
+        at = <const uint8_t*>name + strlen(name) + 1
+    return <const char*>at if at != NULL and at < names.data + names.n else NULL
+
+
 # ---- files that are written whole
 
 cdef int file_fresh(FileOps* f, const char* path) noexcept nogil:

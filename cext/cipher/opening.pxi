@@ -35,13 +35,13 @@ cdef bint has_opened(Encrypted* e, const char* dir, const char* block, uint32_t*
     memset(&names, 0, sizeof(names))
     others[0] = 0
     if f.names(f.ctx, dir, &names) >= 0:
-        name = <const char*>names.data
-        while not opened and name != NULL and name < <const char*>names.data + names.n:
+        name = name_after(&names, NULL)
+        while not opened and name != NULL:
             if (path_ends(name, strlen(name), b".blk") and not is_aside(name) and strcmp(name, block_name(block))
                     and snprintf(path, sizeof(path) - 32, "%s/%s", dir, name) < <int>sizeof(path) - 32):
                 others[0] += 1
                 opened = key_read(e, path, b"", &key, &old) == 0
-            name += strlen(name) + 1
+            name = name_after(&names, name)
     bytes_free(&names)
     return opened
 

@@ -252,21 +252,21 @@ cdef int redos_finish(Encrypted* e, const char* stream, const char* folder) noex
         return 0
     memset(&names, 0, sizeof(names))
     rc = min(f.names(f.ctx, dir, &names), 0)
-    name = <const char*>names.data
-    while rc == 0 and name != NULL and name < <const char*>names.data + names.n:
+    name = name_after(&names, NULL)
+    while rc == 0 and name != NULL:
         if path_ends(name, strlen(name), b".key.redo"):
             rc = redo_finish(e, dir, name)
-        name += strlen(name) + 1
+        name = name_after(&names, name)
     bytes_free(&names)
     return rc
 
 
 cdef uint64_t last_block(const Bytes* names) noexcept nogil:
     # Its number, 0: there is none.
-    cdef const char* name = <const char*>names.data
+    cdef const char* name = name_after(names, NULL)
     cdef uint64_t last = 0, n
     cdef size_t i
-    while name != NULL and name < <const char*>names.data + names.n:
+    while name != NULL:
         n = 0
         i = 0
         while c'0' <= name[i] <= c'9' and i < 18:
@@ -274,7 +274,7 @@ cdef uint64_t last_block(const Bytes* names) noexcept nogil:
             i += 1
         if i and strcmp(name + i, b".blk") == 0:
             last = max(last, n)
-        name += strlen(name) + 1
+        name = name_after(names, name)
     return last
 
 
@@ -362,10 +362,10 @@ cdef int files_convert(Encrypted* e, const char* dir) noexcept nogil:
         return 0
     memset(&names, 0, sizeof(names))
     rc = min(f.names(f.ctx, dir, &names), 0)
-    name = <const char*>names.data
-    while rc == 0 and name != NULL and name < <const char*>names.data + names.n:
+    name = name_after(&names, NULL)
+    while rc == 0 and name != NULL:
         rc = file_convert(e, dir, name)
-        name += strlen(name) + 1
+        name = name_after(&names, name)
     bytes_free(&names)
     return rc
 

@@ -15,14 +15,6 @@ cdef uint64_t file_number(const char* name, const char* suffix) noexcept nogil:
     return n if name[0] != c'0' and i and strcmp(name + i, suffix) == 0 else 0
 
 
-cdef const char* name_after(const Bytes* names, const char* name) noexcept nogil:
-    # The name behind this one, NULL: the first, in what FileOps.names gave; NULL at the end.
-    cdef const uint8_t* at = names.data
-    if name != NULL:
-        at = <const uint8_t*>name + strlen(name) + 1
-    return <const char*>at if at != NULL and at < names.data + names.n else NULL
-
-
 cdef void tail_path(const Store* s, uint64_t num, char* out, size_t cap) noexcept nogil:
     snprintf(out, cap, "%s/damaged-%llu.tail", s.msgs_dir, <unsigned long long>num)
 
