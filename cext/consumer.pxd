@@ -136,8 +136,7 @@ cdef struct Asked:
 
 cdef struct AskedList:
     List all                # in the order in which they came
-    StrMap by_reply         # -> Asked*
-    uint32_t n
+    StrMap by_reply         # the same: -> Asked*
 
 cdef enum ConsumerOp:
     # The first byte of an entry of a consumer's Raft group.

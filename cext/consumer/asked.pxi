@@ -8,7 +8,6 @@ cdef inline Asked* asked_first(const Consumer* c) noexcept nogil:
 cdef void asked_drop(Consumer* c, Asked* a) noexcept nogil:
     strmap_del(&c.asked.by_reply, span(a.reply, a.n_reply))
     list_remove(&a.node)
-    c.asked.n -= 1
     free(a)
 
 
@@ -17,7 +16,7 @@ cdef int asked_add(Consumer* c, Span reply) noexcept nogil:
     cdef Asked* a
     if strmap_get(&c.asked.by_reply, reply) != NULL:
         return 0
-    while c.asked.n and <int64_t>c.asked.n >= c.cfg.max_waiting:
+    while c.asked.by_reply.n and <int64_t>c.asked.by_reply.n >= c.cfg.max_waiting:
         asked_drop(c, asked_first(c))
     a = <Asked*>malloc(sizeof(Asked) + reply.n)
     if a == NULL:
@@ -29,7 +28,6 @@ cdef int asked_add(Consumer* c, Span reply) noexcept nogil:
         free(a)
         return -1
     list_push_back(&c.asked.all, &a.node)
-    c.asked.n += 1
     return 0
 
 
@@ -40,7 +38,7 @@ cdef void asked_remove(Consumer* c, Span reply) noexcept nogil:
 
 
 cdef void asked_forget(Consumer* c) noexcept nogil:
-    while c.asked.n:
+    while c.asked.by_reply.n:
         asked_drop(c, asked_first(c))
     strmap_free(&c.asked.by_reply)
 
@@ -48,7 +46,7 @@ cdef void asked_forget(Consumer* c) noexcept nogil:
 cdef void asked_end(Consumer* c) noexcept nogil:
     # Who takes the lead does not know what was asked. The others forget the requests, too.
     cdef Asked* a
-    while c.asked.n:
+    while c.asked.by_reply.n:
         a = asked_first(c)
         refuse(c, span(a.reply, a.n_reply), b"409 Leadership Change")
         propose_position(c, OP_REQUEST_ENDS, 0, span(a.reply, a.n_reply))

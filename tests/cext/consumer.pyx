@@ -115,7 +115,7 @@ cdef class Member:
 
     def asked(self) -> int:
         """How many pull requests wait with the leader."""
-        return self.handle.c.asked.n
+        return self.handle.c.asked.by_reply.n
 
 
 def lead_alone(ConsumerHandle handle not None) -> None:
