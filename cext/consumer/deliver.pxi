@@ -117,26 +117,41 @@ cdef int size_header(const Record* r, Bytes* b) noexcept nogil:
     return bytes_add(b, b"\r\n\r\n", 4)
 
 
+cdef inline Pull* request_next(Consumer* c, int64_t cost) noexcept nogil:
+    # The request whose turn it is; NULL: there is none.
+    cdef Pull* q = pull_for(c, cost) if c.cfg.priority_policy <= PRIORITY_POLICY_PRIORITIZED else pull_in_group(c, cost)
+    if q == NULL and c.pull.n_full:
+        pulls_wait_for_room(c)
+    return q
+
+
+cdef inline int request_send(Consumer* c, const Pull* q, Msg* m) noexcept nogil:
+    # To the one that pulls. As Outlet.send.
+    m.dest = span(q.reply, q.n_reply)
+    c.env.out.full = False
+    return send_pinned(c, m) if c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT else c.env.out.send(c.env.out.ctx, m)
+
+
+cdef inline void push_send(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
+    m.dest = c.cfg.deliver_subject
+    c.env.out.send(c.env.out.ctx, m)
+    c.push.sent = c.env.mono
+    flow_sent(c, cost)
+
+
 cdef bint send_message(Consumer* c, Msg* m, int64_t cost) noexcept nogil:
     # To the deliver subject or the next request; False when nobody was there to take it.
     cdef Pull* q
     cdef int taken
     if is_push(c):
-        m.dest = c.cfg.deliver_subject
-        c.env.out.send(c.env.out.ctx, m)
-        c.push.sent = c.env.mono
-        flow_sent(c, cost)
+        push_send(c, m, cost)
         return True
     while True:
-        q = pull_for(c, cost) if c.cfg.priority_policy <= PRIORITY_POLICY_PRIORITIZED else pull_in_group(c, cost)
+        q = request_next(c, cost)
         if q == NULL:
-            if c.pull.n_full:
-                pulls_wait_for_room(c)
             return False
-        m.dest = span(q.reply, q.n_reply)
-        c.env.out.full = False
         c.pull.delivering = True
-        taken = send_pinned(c, m) if c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT else c.env.out.send(c.env.out.ctx, m)
+        taken = request_send(c, q, m)
         c.pull.delivering = False
         if taken < 0:
             return False

@@ -8,16 +8,11 @@ cdef enum:
 
 cdef Pull* request_for(Consumer* c, int64_t cost) noexcept nogil:
     # The request whose turn it is, which somebody listens for; NULL: there is none.
-    cdef Pull* q = NULL
-    while True:
-        q = pull_for(c, cost) if c.cfg.priority_policy <= PRIORITY_POLICY_PRIORITIZED else pull_in_group(c, cost)
-        if q == NULL:
-            if c.pull.n_full:
-                pulls_wait_for_room(c)
-            return NULL
-        if heard(c, q):
-            return q
+    cdef Pull* q = request_next(c, cost)
+    while q != NULL and not heard(c, q):
         pull_remove(c, q)
+        q = request_next(c, cost)
+    return q
 
 
 cdef bint depart(Consumer* c, const Record* r, uint32_t deliveries, uint64_t pending) noexcept nogil:
@@ -94,26 +89,22 @@ cdef void send_flight(Consumer* c, Flight* f, const Record* r) noexcept nogil:
     cdef Msg m
     cdef Bytes header
     cdef uint32_t i
-    cdef int taken
+    cdef int taken = 1
     if message_make(c, r, f.dseq, f.deliveries, f.pending, reply, &header, &m) < 0:
         return
-    m.dest = c.cfg.deliver_subject if f.pull == NULL else span(f.pull.reply, f.pull.n_reply)
     c.s.lent = True
-    c.env.out.full = False
-    taken = (send_pinned(c, &m) if f.pull != NULL and c.cfg.priority_policy == PRIORITY_POLICY_PINNED_CLIENT
-             else c.env.out.send(c.env.out.ctx, &m))
+    if f.pull == NULL:
+        push_send(c, &m, f.cost)
+    else:
+        taken = request_send(c, f.pull, &m)
     c.s.lent = False
     bytes_free(&header)
-    if f.pull == NULL:
-        c.push.sent = c.env.mono
-        flow_sent(c, f.cost)
-    elif taken > 0:
-        if not f.pull.ended:
-            pull_fills(c, f.pull)
-    else:
+    if taken <= 0:
         i = pending_find(&c.pending, f.sseq)
         if i:
             requeue(c, i)
+    elif f.pull != NULL and not f.pull.ended:
+        pull_fills(c, f.pull)
 
 
 cdef bint flight_lands(Consumer* c, Flight* f) noexcept nogil:
