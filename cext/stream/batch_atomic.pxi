@@ -226,7 +226,8 @@ cdef Judged atomic_make(Stream* s, AtomicLook* look, Msg* m, PubHeaders* h, cons
 
 cdef Judged atomic_judge_one(AtomicBatch* b, AtomicLook* look, size_t at, Staged* head, Msg* m, PubHeaders* h,
                              const StoreState* state, Span came) noexcept nogil:
-    # Checks the message that stands at a place of the batch, and fills in what it is to be. came: to this subject
+    # Checks the message that stands at a place of the batch, and fills in what it is to be. came: the subject before the stream's
+    # transform; empty: there is none
     cdef Stream* s = b.open.s
     cdef Change c
     cdef Judged how
@@ -248,7 +249,7 @@ cdef Judged atomic_judge_one(AtomicBatch* b, AtomicLook* look, size_t at, Staged
         return JUDGED_GOOD
     if look.all.n + sizeof(Staged) + <size_t>c.subject.n + c.header.n + c.data.n + c.id.n > STAGED_MAX:
         return refused(publish_failed_with(s, m, &ERR_ATOMIC_PUBLISH_TOO_LARGE_BATCH, span_c(b"no room for its bytes")))
-    if staged_put(&look.all, span(NULL, 0), &c, head.plain, came if look.renames else span(NULL, 0)) < 0:
+    if staged_put(&look.all, span(NULL, 0), &c, head.plain, came) < 0:
         return refused(publish_failed_as(s, m, &ERR_STREAM_STORE_FAILED, store_text(ST_NO_MEMORY)))
     return JUDGED_GOOD
 
@@ -296,7 +297,7 @@ cdef Judged atomic_judge(AtomicBatch* b, const Msg* m, StoreState* state, uint64
         if look.renames:
             how = atomic_judge_named(b, &look, at, &head, &one, &h, state)
         else:
-            how = atomic_judge_one(b, &look, at, &head, &one, &h, state, one.subject)
+            how = atomic_judge_one(b, &look, at, &head, &one, &h, state, span(NULL, 0))
         memset(&h, 0, sizeof(PubHeaders))
         at = next
     size[0] = look.size
