@@ -51,11 +51,6 @@ cdef void entry_answer(Stream* s, const StreamEntry* e, uint64_t seq) noexcept n
         repeats_ack(s)
 
 
-cdef inline bint asks_for_flow(const StreamEntry* e) noexcept nogil:
-    # Flow control of a mirror's or source's origin, which is answered and not stored.
-    return e.change.data.n == 0 and e.reply.n and starts_with(e.change.header, b"NATS/1.0 100 ")
-
-
 cdef int entry_header(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
     # What is stored of the header: without what a server said of the publisher, and with a life as long as a marker's.
     # ST_OK | ST_NO_MEMORY
@@ -181,7 +176,7 @@ cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
     store_state(s.store, &state)
     if e.change.kind == CHANGE_SKIP and e.change.most:
         return entry_skip(s, e, state.last_seq)
-    if asks_for_flow(e):
+    if e.reply.n and is_control(e.change.header, e.change.data):
         return ST_OK
     if e.lseq - s.member.refused < state.last_seq or (e.lseq == 0 and state.last_seq):
         return ST_OK                            # it is applied already

@@ -119,6 +119,11 @@ cdef void read_schedule(Schedule* x, Span block) noexcept nogil:
         p = stop + 2
 
 
+cdef inline bint is_control(Span header, Span data) noexcept nogil:
+    # Whether it is a heartbeat or flow control, of what brings a stream's messages.
+    return data.n == 0 and starts_with(header, b"NATS/1.0 100 ")
+
+
 # ---- headers that are stored changed ---------------------------------------------------------------------------------
 
 cdef enum:

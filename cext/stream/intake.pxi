@@ -251,10 +251,6 @@ cdef void intake_delivery(Intake* i, const Msg* m) noexcept nogil:
 
 # ---- heartbeats and flow control -----------------------------------------------------------------------------------
 
-cdef inline bint is_control(const Msg* m) noexcept nogil:
-    return m.data.n == 0 and m.header.n > 13 and memcmp(m.header.p, b"NATS/1.0 100 ", 13) == 0
-
-
 cdef void intake_confirm(Intake* i, Span reply, bint bare) noexcept nogil:
     # The sender chooses the subject: it is one of flow control, or nothing is sent.
     if not starts_with(reply, b"$JS.FC.") or not subject_is_literal(reply):
@@ -306,7 +302,7 @@ cdef bint intake_waits(Intake* i) noexcept nogil:
 
 
 cdef void intake_take(Intake* i, const Msg* m) noexcept nogil:
-    if is_control(m):
+    if is_control(m.header, m.data):
         intake_control(i, m)
     else:
         intake_delivery(i, m)
