@@ -160,11 +160,9 @@ cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
     return rc
 
 
-cdef int entry_skip(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
-    # One sequence, or a run of them that a leader found deleted.
+cdef int entry_skip_run(Stream* s, const StreamEntry* e, uint64_t last) noexcept nogil:
+    # Sequences that a leader found deleted.
     cdef uint64_t end = e.change.seq + e.change.most - 1
-    if e.change.most == 0:
-        return skip_to(s, last + 1)
     if end <= last:
         return ST_OK
     return MEMBER_DIVERGED if e.change.seq > last + 1 else skip_to(s, end)
@@ -175,13 +173,13 @@ cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
     cdef StoreState state
     store_state(s.store, &state)
     if e.change.kind == CHANGE_SKIP and e.change.most:
-        return entry_skip(s, e, state.last_seq)
+        return entry_skip_run(s, e, state.last_seq)
     if e.reply.n and is_control(e.change.header, e.change.data):
         return ST_OK
     if e.lseq - s.member.refused < state.last_seq or (e.lseq == 0 and state.last_seq):
         return ST_OK                            # it is applied already
     if e.change.kind == CHANGE_SKIP:
-        return entry_skip(s, e, state.last_seq)
+        return skip_to(s, state.last_seq + 1)
     return entry_message(s, e, state.last_seq)
 
 
