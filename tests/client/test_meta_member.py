@@ -15,9 +15,10 @@ from nats.aio.client import Client
 from jsserver.cext.bytes import s2_decode
 from jsserver.cluster.meta import MetaState
 from jsserver.disk.quarantine import put_aside
-from tests.cext.raftlog import Directory, Machine, read_snapshot
+from tests.cext.raftlog import read_snapshot
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import Cluster, page
+from tests.raft.cluster import log_of
 from tests.servers import (
     Server,
     ServerFailed,
@@ -99,15 +100,8 @@ def records(folder: Path) -> dict[int, bytes]:
     """The log of a server that is not running, by index."""
     copy = folder.with_name("copy")
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(folder, copy)
-    machine = Machine()
-    log = Directory(machine, copy, META, b"somebody")
-    try:
-        first, last = log.state()["first"], log.state()["last"]
-        found = {index: log.load(index) for index in range(first, last + 1)}
-        return {index: record for index, record in found.items() if record is not None}
-    finally:
-        log.close()
+    found = log_of(folder, copy)
+    return {index: record for index, record in found.items() if record is not None}
 
 
 def snapshot(folder: Path) -> tuple[int, bytes]:

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import hashlib
+import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,29 @@ class Cluster:
 
 async def ignored(_: Exception) -> None:
     pass
+
+
+@contextlib.contextmanager
+def started(base: Path) -> Iterator[Cluster]:
+    """A cluster whose servers run; those that still do at the end are killed."""
+    cluster = Cluster(base)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop(signal.SIGKILL)
+
+
+def log_of(folder: Path, copy: Path, member: bytes = b"somebody") -> dict[int, bytes | None]:
+    """The log of a group, by index, from the directory that a server left: its records, None where
+    there is none. Reads a copy of the directory that this makes, as that member of the group."""
+    shutil.copytree(folder, copy)
+    directory = Directory(Machine(), copy, folder.name.encode(), member)
+    try:
+        ends = directory.state()
+        return {index: directory.load(index) for index in range(ends["first"], ends["last"] + 1)}
+    finally:
+        directory.close()
 
 
 class Pump:

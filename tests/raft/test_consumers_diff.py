@@ -4,7 +4,6 @@ here as on their followers."""
 import asyncio
 import json
 import random
-import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -16,10 +15,9 @@ import pytest
 
 from tests.cext.consumer import Member, get_entry, put_entry
 from tests.cext.raft import append_entry
-from tests.cext.raftlog import Directory, Machine
 from tests.cext.stream import TestEnv
 from tests.peer import REASON, find_peer
-from tests.raft.cluster import NAMES, Cluster, Pump, peer_id
+from tests.raft.cluster import NAMES, Cluster, Pump, log_of, peer_id, started
 from tests.unit.consumer_states import read_state
 from tests.unit.stream_world import INTEREST, LIMITS, SECOND, WORKQUEUE, World
 
@@ -149,29 +147,22 @@ async def use(cluster: Cluster, seed: int) -> dict[tuple[str, str], tuple[str, s
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    found = Cluster(tmp_path)
-    try:
-        found.start()
+    with started(tmp_path) as found:
         found.ask(make)
         yield found
-    finally:
-        found.stop(signal.SIGKILL)
 
 
 def agreed(cluster: Cluster, server: str, group: str) -> tuple[list[bytes], int]:
     """The entries of a group as this server has them, and how often it was led anew."""
     copy = cluster.base / "copies" / group
-    shutil.copytree(cluster.groups(server)[group.encode()], copy)
-    directory = Directory(Machine(), copy, group.encode(), peer_id(server))
-    ends = directory.state()
+    log = log_of(cluster.groups(server)[group.encode()], copy, peer_id(server))
     entries, terms = [], set()
-    for index in range(ends["first"], ends["last"] + 1):
-        record = append_entry(directory.load(index) or b"")
+    for loaded in log.values():
+        record = append_entry(loaded or b"")
         assert record is not None
         terms.add(record["term"])
         entries += [data for kind, data in record["entries"] if kind == 0]
-    directory.close()
-    assert ends["first"] == 1, "no snapshot took the place of entries"
+    assert min(log) == 1, "no snapshot took the place of entries"
     return entries, len(terms)
 
 

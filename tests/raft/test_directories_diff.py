@@ -11,7 +11,7 @@ import pytest
 from tests.cext.raft import append_entry, peer_state
 from tests.cext.raftlog import Directory, Machine, read_snapshot
 from tests.peer import REASON, find_peer
-from tests.raft.cluster import NAMES, Cluster, Pump, peer_id
+from tests.raft.cluster import NAMES, Cluster, Pump, peer_id, started
 
 pytestmark = pytest.mark.skipif(find_peer() is None, reason=REASON)
 
@@ -31,14 +31,10 @@ async def fill(client: Any, js: Any) -> None:
 @pytest.fixture
 def killed(tmp_path: Path) -> Iterator[Cluster]:
     """A cluster with a stream and a consumer of three replicas, after kill -9 of all."""
-    cluster = Cluster(tmp_path)
-    try:
-        cluster.start()
+    with started(tmp_path) as cluster:
         cluster.ask(fill)
         cluster.stop(signal.SIGKILL)
         yield cluster
-    finally:
-        cluster.stop(signal.SIGKILL)
 
 
 def test_a_killed_clusters_directories_are_read(killed: Cluster) -> None:

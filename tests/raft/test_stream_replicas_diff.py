@@ -17,10 +17,9 @@ import pytest
 
 from jsserver.cext.stream import Message, StreamState
 from tests.cext.raft import append_entry
-from tests.cext.raftlog import Directory, Machine
 from tests.cext.stream import PyMember, TestEnv
 from tests.peer import REASON, find_peer
-from tests.raft.cluster import NAMES, Cluster
+from tests.raft.cluster import NAMES, Cluster, log_of, started
 from tests.unit.stream_world import FILE, SECOND, World, compiled
 
 pytestmark = pytest.mark.skipif(find_peer() is None, reason=REASON)
@@ -173,7 +172,6 @@ class Requests:
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Streams changed at random; then the first server was killed, the others were stopped."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
 
     async def create(client: Any, _: Any) -> None:
         await Requests(client, 0).create()
@@ -185,27 +183,20 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         await asyncio.sleep(3)  # until lives of a second have ended, and schedules were due
         await requests.settled()
 
-    try:
-        cluster.start()
+    with started(tmp_path_factory.mktemp("cluster")) as cluster:
         cluster.ask(create)
         cluster.ask(change)
         cluster.running[0].kill()  # a server that is stopped cuts its logs
         cluster.running[0].wait()
         cluster.stop(signal.SIGTERM)  # what limits removed is on disk
         yield cluster
-    finally:
-        cluster.stop(signal.SIGKILL)
 
 
 def records(folder: Path, to: Path) -> list[bytes]:
     """The log of a killed server's group."""
-    shutil.copytree(folder, to)
-    log = Directory(Machine(), to, folder.name.encode(), b"somebody")
-    state = log.state()
-    found = [log.load(index) for index in range(state["first"], state["last"] + 1)]
-    log.close()
-    assert state["first"] == 1, "nothing of it is in a snapshot"
-    return [record for record in found if record is not None]
+    log = log_of(folder, to)
+    assert min(log) == 1, "nothing of it is in a snapshot"
+    return [record for record in log.values() if record is not None]
 
 
 def entries(log: list[bytes]) -> list[tuple[int, bytes | None]]:
