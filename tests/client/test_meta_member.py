@@ -104,19 +104,20 @@ def records(folder: Path) -> dict[int, bytes]:
     return {index: record for index, record in found.items() if record is not None}
 
 
-def snapshot(folder: Path) -> tuple[int, bytes]:
-    """Index and state of the newest one."""
+def snapshot(folder: Path) -> bytes:
+    """The state of the newest one."""
     files = list((folder / "snapshots").iterdir())
     read = [read_snapshot(META, file.read_bytes()) for file in files]
     found = [one for one in read if one is not None]
-    term, index, _, state = max(found)
+    term, _, _, state = max(found)
     assert term > 0
-    return index, state
+    return state
 
 
-def assignments(state: bytes) -> list[Any]:
-    """What a snapshot says, in an order of its own: a map has none. Without who was to lead first,
-    which members forget when that is done."""
+def assignments(members: Members, member: Server) -> list[Any]:
+    """What the newest snapshot of a member says, in an order of its own: a map has none. Without
+    who was to lead first, which members forget when that is done."""
+    state = snapshot(members.folder(member))
     if not state:
         return []
     streams = json.loads(s2_decode(state))
@@ -194,9 +195,8 @@ async def test_its_vote_elects_and_its_log_is_theirs(members: Members) -> None:
         await fill(client, 8)
     await members.led()
     await asyncio.to_thread(members.stop)
-    _, state = snapshot(members.folder(members.ours))
-    same = [snapshot(members.folder(real)) for real in members.real]
-    assert assignments(state) in [assignments(theirs) for _, theirs in same]
+    mine = assignments(members, members.ours)
+    assert mine in [assignments(members, real) for real in members.real]
     same_log(members)
 
 
@@ -214,8 +214,8 @@ async def test_every_start_knows_the_same(members: Members) -> None:
     await members.led()
     await asyncio.to_thread(members.stop)
     assert same_log(members) >= 0
-    mine = assignments(snapshot(members.folder(members.ours))[1])
-    assert mine in [assignments(snapshot(members.folder(real))[1]) for real in members.real]
+    mine = assignments(members, members.ours)
+    assert mine in [assignments(members, real) for real in members.real]
 
 
 @asynchronous
@@ -231,9 +231,9 @@ async def test_an_empty_directory_is_filled_from_the_leaders_snapshot(members: M
     await asyncio.to_thread(members.ours.start)
     await members.led()
     await asyncio.to_thread(members.stop)
-    mine = assignments(snapshot(members.folder(members.ours))[1])
+    mine = assignments(members, members.ours)
     assert mine
-    assert mine in [assignments(snapshot(members.folder(real))[1]) for real in members.real]
+    assert mine in [assignments(members, real) for real in members.real]
 
 
 @asynchronous
@@ -273,8 +273,8 @@ async def test_a_nats_server_takes_its_place_and_gives_it_back(members: Members)
         await members.led()
     await asyncio.to_thread(members.stop)
     same_log(members)
-    mine = assignments(snapshot(members.folder(members.ours))[1])
-    assert mine in [assignments(snapshot(members.folder(real))[1]) for real in members.real]
+    mine = assignments(members, members.ours)
+    assert mine in [assignments(members, real) for real in members.real]
 
 
 @asynchronous
