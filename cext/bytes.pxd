@@ -108,6 +108,16 @@ cdef inline bint get_uv(Span* s, uint64_t* v) noexcept nogil:
     return False
 
 
+# Takes n bytes off the front; False when there are fewer.
+cdef inline bint get_bytes(Span* s, void* out, uint32_t n) noexcept nogil:
+    if s.n < n:
+        return False
+    memcpy(out, s.p, n)
+    s.p += n
+    s.n -= n
+    return True
+
+
 cdef enum Kind:
     # Whom a message comes from: with whose authority it asks for something. What is not filled in has none.
     KIND_JETSTREAM = 0      # streams and consumers: clients choose where messages, statuses and answers go

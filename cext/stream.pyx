@@ -13,7 +13,7 @@ from jsserver.cext.bytes cimport (
     KIND_ROUTER, LEFT, LEFT_ALONE, LISTENS, S2_NO_MEMORY, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps,
     JsonItem, JsonReader, ListNode, ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform,
     array_room, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, draft_add, draft_free, draft_number,
-    draft_open, draft_span, elapsed, env_clock, env_held, env_lock, env_unlock, env_wait, get_uv, header_get,
+    draft_open, draft_span, elapsed, env_clock, env_held, env_lock, env_unlock, env_wait, get_bytes, get_uv, header_get,
     invariant, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
     json_next_element, json_next_member, json_open, json_text, json_uint, list_empty, list_first, list_owner,
     list_pop, list_push_front, list_remove, list_step, list_walk, low_bit, pattern_fn, patterns_match,

@@ -6,29 +6,17 @@ cdef inline bint entry_number(uint64_t v) noexcept nogil:
     return 0 < v < UINT64_MAX
 
 
-cdef bint get_fixed(Span* s, uint64_t* v) noexcept nogil:
-    if s.n < 8:
-        return False
-    memcpy(v, s.p, 8)
-    s.p += 8
-    s.n -= 8
-    return True
-
-
 cdef bint consumer_entry_get(Span entry, ConsumerEntry* e) noexcept nogil:
     memset(e, 0, sizeof(ConsumerEntry))
-    if entry.n == 0:
+    if not get_bytes(&entry, &e.op, 1):
         return False
-    e.op = entry.p[0]
-    entry.p += 1
-    entry.n -= 1
     if e.op == OP_DELIVERED:
         return (get_uv(&entry, &e.dseq) and get_uv(&entry, &e.sseq) and get_uv(&entry, &e.deliveries)
                 and get_sv(&entry, &e.sent) and e.dseq < UINT64_MAX and entry_number(e.sseq))
     if e.op == OP_ACKED:
         return get_uv(&entry, &e.dseq) and get_uv(&entry, &e.sseq) and e.dseq < UINT64_MAX and entry_number(e.sseq)
     if e.op == OP_SKIP or e.op == OP_RESET:
-        if not get_fixed(&entry, &e.sseq) or not entry_number(e.sseq):
+        if not get_bytes(&entry, &e.sseq, 8) or not entry_number(e.sseq):
             return False
         e.reply = entry if e.op == OP_RESET else span(NULL, 0)
         return True

@@ -16,19 +16,10 @@ cdef enum:
     ENTRY_SOURCED = 1               # a flag of a message
 
 
-cdef inline bint entry_take(Span* s, void* out, uint32_t n) noexcept nogil:
-    if s.n < n:
-        return False
-    memcpy(out, s.p, n)
-    s.p += n
-    s.n -= n
-    return True
-
-
 cdef bint take_text(Span* s, Span* out, bint short) noexcept nogil:
     # Length, of two bytes or four, and text.
     cdef uint32_t n = 0
-    if not entry_take(s, &n, 2 if short else 4) or s.n < n:
+    if not get_bytes(s, &n, 2 if short else 4) or s.n < n:
         return False
     out[0] = span(s.p, n)
     s.p += n
@@ -39,7 +30,7 @@ cdef bint take_text(Span* s, Span* out, bint short) noexcept nogil:
 cdef bint message_get(Span body, StreamEntry* e) noexcept nogil:
     cdef Change* c = &e.change
     cdef uint64_t flags = 0
-    if not (entry_take(&body, &e.lseq, 8) and entry_take(&body, &c.ts, 8) and take_text(&body, &c.subject, True)
+    if not (get_bytes(&body, &e.lseq, 8) and get_bytes(&body, &c.ts, 8) and take_text(&body, &c.subject, True)
             and take_text(&body, &e.reply, True) and take_text(&body, &c.header, True)
             and take_text(&body, &c.data, False)):
         return False
@@ -70,7 +61,7 @@ cdef int operation_get(uint8_t op, Span body, Bytes* kept, StreamEntry* e) noexc
 cdef int batch_get(uint8_t op, Span body, Bytes* kept, StreamEntry* e) noexcept nogil:
     cdef uint8_t inner
     e.batch_ends = op == OP_BATCH_END
-    if not take_text(&body, &e.batch, True) or not get_uv(&body, &e.batch_seq) or not entry_take(&body, &inner, 1):
+    if not take_text(&body, &e.batch, True) or not get_uv(&body, &e.batch_seq) or not get_bytes(&body, &inner, 1):
         return 0
     return operation_get(inner, body, kept, e) if e.batch.n and e.batch_seq else 0
 
@@ -167,7 +158,7 @@ cdef int object_get(uint8_t op, Span body, Bytes* kept, StreamEntry* e) noexcept
 cdef int change_get(Span entry, Bytes* kept, StreamEntry* out) noexcept nogil:
     cdef uint8_t op
     memset(out, 0, sizeof(StreamEntry))
-    if not entry_take(&entry, &op, 1):
+    if not get_bytes(&entry, &op, 1):
         return 0
     if op == OP_BATCH_MESSAGE or op == OP_BATCH_END:
         return batch_get(op, entry, kept, out)
