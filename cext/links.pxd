@@ -231,5 +231,5 @@ cdef void route_tell(RouteConn* r) noexcept nogil
 cdef void link_write(Conn* c, Span text) noexcept nogil
 # An INFO or CONNECT of it is dealt with.
 cdef void link_resume(Conn* c) noexcept nogil
-# Likewise, and all that follows is compressed; see conn_compress. False: it does not wait for that.
-cdef bint link_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil
+# Likewise, and all that follows is compressed; see conn_compress. Where nothing waits for that, nothing happens.
+cdef void link_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil

@@ -54,12 +54,9 @@ cdef void link_resume(Conn* c) noexcept nogil:
         conn_unpause(c)
 
 
-cdef bint link_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil:
-    if not c.rest.paused or c.compression != NULL:
-        return False
-    if conn_compress(c, level, thresholds, n, first) != 0:
+cdef void link_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil:
+    if c.rest.paused and c.compression == NULL and conn_compress(c, level, thresholds, n, first) != 0:
         client_close(&c.base, CLOSE_WRITE_ERROR)
-    return True
 
 
 cdef void link_greet(Client* c) noexcept nogil:
