@@ -27,6 +27,7 @@ LAYERS = [
         "raft",
         "raftlog",
         "groups",
+        "replicas",
         "language",
     )
     if Path(f"cext/{name}.pyx").exists() and not switch("NO_EXTENSIONS")

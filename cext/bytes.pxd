@@ -454,6 +454,7 @@ cdef enum EventKind:
     EV_BATCH_GONE = 7         # stream, batch, reason: an atomic batch is dropped
     EV_INTAKE = 8             # stream: what a mirror or source takes in has ended; num[0] = its id
     EV_GROUP = 9              # a Raft group has something for its owner; num[0] = its number
+    EV_REPLICA = 10           # what a Raft group drives is another, or has failed; num[0] = its number, num[1] = what
 
 cdef enum AdvisoryKind:
     ADV_MAX_DELIVER = 1
@@ -496,6 +497,8 @@ cdef struct Outlet:
     void (*unsubscribe)(void* ctx, void* sub) noexcept nogil
     # Whether a client or a stream would receive a message on this subject (wildcards and queues count).
     bint (*has_interest)(void* ctx, void* account, Span subject) noexcept nogil
+    # How many connections have subscribed to exactly this subject: clients, and servers that have the account's interest.
+    uint32_t (*heard_by)(void* ctx, void* account, Span subject) noexcept nogil
     # Tells fn(target, active) now and at each change whether a subscription with exactly this subject and
     # queue group (empty: none) exists. Returns a handle for unwatch.
     void* (*watch)(void* ctx, void* account, Span subject, Span group,

@@ -177,25 +177,6 @@ cdef struct Flight:
     uint32_t n_header
     uint8_t texts[1]
 
-cdef struct ConsumerGroup:
-    # A member of a Raft group, and what it proposed since it leads. The state of the consumer has what is applied, no more.
-    # Proposes an entry: at once, in their order. Other than 0: it was not, and the consumer is to follow.
-    int (*propose)(void* ctx, Span entry) noexcept nogil
-    void* ctx
-    Bytes entry
-    uint64_t proposed       # entries
-    uint64_t applied
-    bint refused            # a proposal was: nothing goes on
-    bint resetting          # where it stands is being agreed on
-    uint32_t deliveries     # proposed and not applied
-    uint32_t firsts         # of these the first ones of their messages
-    uint32_t untold         # requests that the group does not know of
-    List flights
-    uint32_t n
-    int64_t bytes           # of messages on their way
-    Task task
-    Wait cold
-
 cdef struct ConsumerInfo:
     uint64_t delivered_dseq
     uint64_t delivered_seq
@@ -210,6 +191,34 @@ cdef struct ConsumerInfo:
     bint bound
     int64_t pin_ts          # wall clock; 0: nobody is pinned
     uint8_t pin_id[PIN_SIZE]
+
+cdef enum:
+    PROPOSE_LATER = 1       # too much is proposed and not agreed on: what comes is as if it had not come
+
+cdef struct ConsumerGroup:
+    # A member of a Raft group, and what it proposed since it leads. The state of the consumer has what is applied, no more.
+    # Proposes an entry: at once, in their order. Other than 0 and PROPOSE_LATER: it was not, and the consumer is to follow.
+    int (*propose)(void* ctx, Span entry) noexcept nogil
+    void* ctx
+    Bytes entry
+    ConsumerInfo* before    # borrowed: how it stands when it begins to lead, or is reset
+    # The consumer is gone, as when its stream is closed: nothing may be applied to it any more. NULL: nobody asks.
+    void (*gone)(void* ctx) noexcept nogil
+    void* gone_ctx
+    uint64_t proposed       # entries
+    uint64_t applied
+    bint refused            # a proposal was: nothing goes on
+    bint busy               # the last proposal was not taken, but others may be later
+    bint resetting          # where it stands is being agreed on
+    uint64_t purged         # a purge left nothing for it before this sequence; no entry says so of the ack floor
+    uint32_t deliveries     # proposed and not applied
+    uint32_t firsts         # of these the first ones of their messages
+    uint32_t untold         # requests that the group does not know of
+    List flights
+    uint32_t n
+    int64_t bytes           # of messages on their way
+    Task task
+    Wait cold
 
 cdef enum Role:
     ROLE_FOLLOWS = 0        # does nothing of itself
@@ -366,37 +375,53 @@ cdef Consumers* consumers_of(Stream* s) noexcept nogil                        # 
 cdef void consumers_free(Stream* s) noexcept nogil
 # Lets the log take what was gathered.
 cdef void consumers_flush(Stream* s) noexcept nogil
+cdef enum Joining:
+    # Whether a consumer is a member of a Raft group from its opening on.
+    JOINS_NOT
+    JOINS                   # what it knows from before is brought up to date by its group's log
+    JOINS_ANEW              # what its records say is forgotten: its file's state, or a snapshot to come, is what counts
+
 # A consumer with its records in the log or the state of its file, else a new one. filter is made of the configuration's,
 # without the lock where these are many, and taken. NULL: no memory, or a name too long.
 # With the lock held. Where it starts and what is pending may take several turns (Consumer.counting); a caller that does
 # not wait for them calls consumer_step until there is no more to do.
 cdef struct StateFile
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter, const StateFile* file,
-                            bint logged) noexcept nogil
+                            bint logged, Joining joining) noexcept nogil
 cdef bint consumer_step(Consumer* c) noexcept nogil
 # Subscribes and serves, from where the records end that it followed. 0 | -1 no memory
 cdef int consumer_lead(Consumer* c) noexcept nogil
 # From now on it follows, which every consumer does at first: it delivers and answers nothing, and has neither timers nor
 # subscriptions. Who waits for messages is to ask again.
 cdef void consumer_follow(Consumer* c) noexcept nogil
+# Likewise, of one that is closed next: who waits hears then why.
+cdef void consumer_ends(Consumer* c) noexcept nogil
 # An entry in nats-server's form. False: it is none, or damaged
 cdef bint consumer_entry_get(Span entry, ConsumerEntry* e) noexcept nogil
 # Adds the entry to out. 0 | -1 no memory
 cdef int consumer_entry_put(const ConsumerEntry* e, Bytes* out) noexcept nogil
 # From its opening on it is a member of a Raft group, which says where a new consumer starts. 0 | -1 no memory
 cdef int consumer_join(Consumer* c) noexcept nogil
+# Of one that serves alone, and whose start is known: from now on it is a member, and begins with its state as it is, which is
+# added to `state`. 0 | -1 no memory: consumer_part, where it has a group, and consumer_lead have it serve again
+cdef int consumer_join_serving(Consumer* c, Bytes* state) noexcept nogil
+# It is no member any more, and stands where it stood; consumer_lead has it serve alone. Its group's owner is not called.
+cdef void consumer_part(Consumer* c) noexcept nogil
 # As consumer_lead, of a member, once all is applied that was proposed before. What it changes it proposes, and it delivers and
 # answers what depends on that when it is applied: its proposals are applied in their order, without others between, or it
-# follows. Follow also when one was refused.
-cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil
+# follows. Follow also when one was refused. before: how it stands, before it delivers anything, and after a reset; it lives as
+# long as the consumer is a member.
+cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx,
+                             ConsumerInfo* before) noexcept nogil
 # Of a member that leads: goes back, or to this sequence, as consumer_reset, when that is agreed on; then the member that
 # applied the entry answers. 0 | -1 not proposed
 cdef int consumer_reset_group(Consumer* c, uint64_t seq, Span reply) noexcept nogil
 # What the group agreed on, in its order, from the last snapshot on. 0 | -1 no memory
 cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil
-# The state of a snapshot, as consumer_encode_state writes it; an older one changes nothing, nor does one here that leads.
+# The state of a snapshot, as consumer_encode_state writes it. installed: it is of an index behind what was applied, and counts
+# also where it goes back, as after a reset; otherwise an older one changes nothing. None does here that leads.
 # 0 | -1 no memory | -2 not a state: as before
-cdef int consumer_restore(Consumer* c, Span state) noexcept nogil
+cdef int consumer_restore(Consumer* c, Span state, bint installed) noexcept nogil
 # before: how it stands under the new configuration, before that lets anything be delivered; it is filled when what is pending is
 # counted, and lives as long. filter: as consumer_new's; what is not needed is left in it. 0 | -1 no memory
 cdef int consumer_update(Consumer* c, const ConsumerConfig* cfg, Filter* filter, ConsumerInfo* before) noexcept nogil
@@ -423,6 +448,7 @@ cdef class StreamHandle(IntakeFace):
     cdef bint behind        # until it resumes
     cdef uint64_t durable   # meanwhile: the last sequence that was acked before
     cdef forget(self, handle)
+    cdef int lead_all(self) except -1
     cdef int open_log(self, Stream* s) except -1
     cdef int put_down(self) except -1
     cdef int retreat(self) except -1
@@ -431,6 +457,8 @@ cdef class StreamHandle(IntakeFace):
     cdef int open_kept(self, Stream* s, list opened) except -1
     cdef int take_over(self, Stream* old, Stream* new) except -1
     cdef int drop(self, Stream* new, Store* store, list opened) except -1
+    # As open_consumer. given: in place of what o.dat says, of one that joins anew.
+    cdef ConsumerHandle open_as(self, object prepared, object directory, bint hold, Joining joining, bytes given)
 
 
 cdef class ConsumerHandle:

@@ -18,6 +18,7 @@ INBOX_DISK_FULL: int
 INBOX_BATCH_GONE: int
 INBOX_INTAKE: int
 INBOX_GROUP: int
+INBOX_REPLICA: int
 INBOX_REQUEST: int
 INBOX_CONNECT: int
 INBOX_OPENED: int
@@ -50,6 +51,7 @@ SAID_CONNECT: int
 SAID_ERROR: int
 SAID_HAILED: int
 SAID_LOOP: int
+SAID_SECURED: int
 
 class Item(NamedTuple):
     """What the data plane tells: an inbox item (INBOX_*), a connection or a subscription."""
@@ -249,6 +251,8 @@ class LinkHandle:
     def write(self, cid: int, line: bytes) -> bool: ...
     def resume(self, cid: int) -> None: ...
     def compress(self, cid: int, level: int, thresholds: tuple[int, ...], first: bytes) -> None: ...
+    def relevel(self, cid: int, level: int, thresholds: tuple[int, ...]) -> None: ...
+    def secure(self, cid: int, security: Any, name: bytes) -> None: ...
 
 class MeshHandle(LinkHandle):
     """The routes of a data plane; DataPlane.mesh() makes it."""
@@ -273,7 +277,9 @@ class MeshHandle(LinkHandle):
 class GatewayHandle(LinkHandle):
     """The connections to other clusters of a data plane; DataPlane.gateway_links() makes it."""
 
-    def dial(self, fd: int, timeout: int, patience: int) -> int: ...
+    def dial(
+        self, fd: int, timeout: int, patience: int, security: Any = None, name: bytes = b""
+    ) -> int: ...
     def open(
         self, cid: int, *, inbound: bool, name: bytes, hash: bytes, headers: bool = True
     ) -> bool: ...
@@ -281,7 +287,9 @@ class GatewayHandle(LinkHandle):
 class LeafHandle(LinkHandle):
     """The leaf nodes and hubs of a data plane; DataPlane.leaf_links() makes it."""
 
-    def dial(self, fd: int, timeout: int, patience: int) -> int: ...
+    def dial(
+        self, fd: int, timeout: int, patience: int, security: Any = None, name: bytes = b""
+    ) -> int: ...
     def open(
         self,
         cid: int,

@@ -14,9 +14,9 @@ from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.core cimport *
 from jsserver.cext.net cimport *
 from jsserver.cext.links cimport (
-    LINK_CONNECT, LINK_ERROR, LINK_HAILED, LINK_INFO, LINK_LOOP, LINK_OPENED, GatewayConn, GatewayTerms, LeafConn, LeafTerms,
-    LinkConn, Mesh, RouteConn, RouteTerms, gateway_open, gateways, leaf_open, leafs, link_compress, link_resume, link_write,
-    mesh_free, mesh_gate, mesh_new, mesh_pin, mesh_route, route_open, route_restrict, route_tell, routes,
+    LINK_CONNECT, LINK_ERROR, LINK_HAILED, LINK_INFO, LINK_LOOP, LINK_OPENED, LINK_SECURED, GatewayConn, GatewayTerms, LeafConn,
+    LeafTerms, LinkConn, Mesh, RouteConn, RouteTerms, gateway_open, gateways, leaf_open, leafs, link_compress, link_resume,
+    link_secure, link_write, mesh_free, mesh_gate, mesh_new, mesh_pin, mesh_route, route_open, route_restrict, route_tell, routes,
 )
 from jsserver.cext.store cimport (
     JournalReport, committer_ballast, committer_free, committer_has_room, committer_journal, committer_new, committer_run,

@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from jsserver.cext.bytes cimport Bytes, Draft, List, ListNode, Span, StrMap, Table, U64Map
 from jsserver.cext.core cimport MAPPED_HASH, Account, Engine, Peers, Permissions, Protocol, Sub
-from jsserver.cext.net cimport Conn
+from jsserver.cext.net cimport Conn, Security
 
 
 # ---- the lines of a link, parsed -------------------------------------------------------------------
@@ -73,9 +73,10 @@ cdef enum LinkSaid:
     # What an IN_LINK, IN_LEAF or IN_GATEWAY of the control plane's inbox tells.
     LINK_OPENED = 0         # bytes may flow
     LINK_INFO               # the text is JSON; the link's input rests until link_resume
-    LINK_CONNECT            # likewise
+    LINK_CONNECT            # likewise; behind it stands what is known of the link's TLS, as in ConnFigures' texts
     LINK_ERROR              # -ERR; the link closes
     LINK_HAILED             # its first PONG
+    LINK_SECURED            # the handshake that link_secure asked for is made; the link's input rests until link_resume
     LINK_LOOP               # its own interest has come back to this server by a leaf node; the link is to be closed
 
 cdef enum LinkState:
@@ -90,6 +91,7 @@ cdef struct LinkConn:
     int state               # LinkState
     int64_t patience        # ns until a hub that was dialled must have let this server in; else 0, and the terms say it
     bint hailed             # its first PONG has come
+    bint secures            # its handshake comes behind the first INFO
     Mesh* mesh              # while LINK_RUNS
     ListNode node           # of the mesh's open ones of its kind
     Draft sid               # of the subscription that a line is about
@@ -231,5 +233,8 @@ cdef void route_tell(RouteConn* r) noexcept nogil
 cdef void link_write(Conn* c, Span text) noexcept nogil
 # An INFO or CONNECT of it is dealt with.
 cdef void link_resume(Conn* c) noexcept nogil
+# Likewise, and a handshake is made, with the server of that name or address alone (empty: any); LINK_SECURED tells of it. Where
+# nothing waits for that, nothing happens. 0, or -1: no memory.
+cdef int link_secure(Conn* c, Security* security, Span name) noexcept nogil
 # Likewise, and all that follows is compressed; see conn_compress. Where nothing waits for that, nothing happens.
 cdef void link_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil

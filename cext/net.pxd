@@ -264,7 +264,11 @@ cdef struct Compression:
     int level               # S2Level of what goes out
     int64_t[S2_BEST] thresholds     # ns of a round trip up to which each level is used, from S2_UNCOMPRESSED on
     int n_thresholds        # 0: the level stays
+    int next_level          # another level, or other thresholds, from when `changes` runs on
+    int64_t[S2_BEST] next_thresholds
+    int n_next
     Task begins
+    Task changes
     Bytes first             # what is written first
     # the way in
     bint begun              # the stream's beginning has come
@@ -462,6 +466,9 @@ cdef void listener_close(Listener* s) noexcept nogil
 # with the server of that name or address alone (empty: any). NULL: no memory, and fd is the caller's.
 cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
                      const Transport* transport, int64_t timeout, Security* security, Span name) noexcept nogil
+# An established connection that waits for the control plane makes a handshake, as the side that dials does, and opens again
+# behind it. It had no security before. 0, or -1: no memory.
+cdef int conn_secure(Conn* c, Security* security, Span name) noexcept nogil
 cdef void conn_want(Conn* c, bint read, bint write) noexcept nogil
 cdef void conn_stall(Conn* c) noexcept nogil
 # It is decided that the input may flow again; the reactor lets it, in its own thread.
@@ -469,6 +476,8 @@ cdef void conn_unpause(Conn* c) noexcept nogil
 # The same, and what comes is compressed from then on, as is what goes out behind all that was written before: `first`, then
 # what follows. level: an S2Level, or by round trips, where there are n thresholds. 0, or -1: no memory.
 cdef int conn_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil
+# What is compressed goes out by another level from now on, or by other round trips; a connection that is not is left alone.
+cdef void conn_relevel(Conn* c, int level, const int64_t* thresholds, int n) noexcept nogil
 # Its round trip was measured: what goes out may need another level.
 cdef void conn_recompress(Conn* c) noexcept nogil
 # The control plane is done with n of its requests.

@@ -57,6 +57,11 @@ cdef struct VoteResponse:
     bint granted
     bint empty              # the voter's log is
 
+cdef enum FirstLeader:
+    FIRST_OTHER                 # somebody else was chosen
+    FIRST_OWN                   # this member was
+    FIRST_ANY                   # nobody was
+
 cdef enum DomainExtension:
     EXTENDS_UNKNOWN = 0
     EXTENDS = 1
@@ -160,6 +165,7 @@ cdef struct RaftConfig:
     # Its log or votes were damaged: until it has all again (ACT_WHOLE) its votes count like an empty member's, also its own: it
     # may be elected, late, by all members together, as that is all that is left.
     bint lost
+    uint64_t turns          # the same for all members: it says in which order they ask for votes after a start
 
 cdef struct RaftStart:
     # What the disk had.
@@ -206,13 +212,25 @@ cdef int raft_forwarded_removal(Raft* r, Span body) noexcept nogil
 cdef int raft_add_peer(Raft* r, uint64_t peer) noexcept nogil
 cdef int raft_remove_peer(Raft* r, uint64_t peer) noexcept nogil
 cdef int raft_set_peers(Raft* r, const uint64_t* peers, uint32_t n) noexcept nogil
+# Those that a managed group is to have. As leader this member adds them when their logs reach as far as its own, and then removes
+# the others, one after another; a candidate needs the votes of a quorum of these, too. The last call counts; n 0: nobody says.
+cdef int raft_assign(Raft* r, const uint64_t* peers, uint32_t n) noexcept nogil
+# A leader's state as an entry, alone in its message: members begin with it where the log has not all that there was before.
+cdef int raft_propose_state(Raft* r, Span state) noexcept nogil
 cdef int raft_hand_over(Raft* r, uint64_t to) noexcept nogil            # 0: to any member that is up to date
-cdef int raft_campaign(Raft* r, bint preferred) noexcept nogil          # soon, of a new group
+cdef int raft_campaign(Raft* r) noexcept nogil                          # soon
+cdef void raft_choose(Raft* r, FirstLeader first) noexcept nogil        # who is to lead a new group first
 cdef int raft_gone(Raft* r, uint64_t peer) noexcept nogil               # its route broke, or it says that it stops
 cdef int raft_observe(Raft* r, bint observer) noexcept nogil
 cdef void raft_stop(Raft* r) noexcept nogil                                    # nothing is heard or said any more
 cdef void raft_pause(Raft* r) noexcept nogil                            # nothing is applied; commits are remembered
 cdef int raft_resume(Raft* r) noexcept nogil
+
+# ---- whom it sees (seek.pxi)
+# Whether it looks for a leader since it was opened: then it is told from time to time how many other members are there, and
+# whether one of them is there as a leader. Where enough are there and none leads, it asks for votes before its time.
+cdef bint raft_seeks(const Raft* r) noexcept nogil
+cdef int raft_seen(Raft* r, int64_t now, uint32_t others, bint led) noexcept nogil
 
 # ---- what comes out
 cdef bint raft_next_action(Raft* r, RaftAction* out) noexcept nogil     # False: no more; the queue is empty then
@@ -232,6 +250,8 @@ cdef struct RaftState:
     uint32_t quorum
     uint32_t members        # that are known
     bint lost
+    bint behind             # it fetches what it lacks of the log
+    uint64_t vote           # of this term; 0: for nobody
 
 cdef struct RaftPeerState:
     uint64_t id

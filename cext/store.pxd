@@ -242,6 +242,8 @@ cdef void store_state(Store* s, StoreState* out) noexcept nogil
 # The time of the first message, which it may have to look at; 0: there is none.
 cdef int64_t store_first_time(Store* s) noexcept nogil
 cdef void store_lost(Store* s, Lost* out) noexcept nogil
+# The first sequence from this one on that damage has cost, or may have; 0: there is none.
+cdef uint64_t store_lost_from(Store* s, uint64_t seq) noexcept nogil
 cdef void store_figures(Store* s, StoreFigures* out) noexcept nogil
 cdef int store_load(Store* s, uint64_t seq, Record* out) noexcept nogil              # ST_NOT_FOUND, ST_DAMAGED, ST_IO
 # The same for a reader that can wait: where the message is not in memory the answer is ST_WAIT, its sequence is in out.seq,

@@ -320,6 +320,7 @@ cdef struct Committed:
 # An entry in nats-server's form. A run of skipped sequences is CHANGE_SKIP with `most`. kept: for what is no view of the entry,
 # valid until its next use. 1 | 0: it is none, or damaged | ST_NO_MEMORY
 cdef int change_get(Span entry, Bytes* kept, StreamEntry* out) noexcept nogil
+cdef bint is_request(Span entry) noexcept nogil     # whether it may be one of the API: a purge or a removal
 # Adds the entry to out. ST_OK | ST_NO_MEMORY | ST_TOO_LARGE | ST_UNKNOWN: there is no such entry
 cdef int change_put(const StreamEntry* e, Bytes* out) noexcept nogil
 
@@ -442,13 +443,30 @@ cdef int stream_rename(Stream* s, Span* subject, Draft* d) noexcept nogil
 # What passed the checks, wherever that was: ST_OK, or of a purge the number of messages removed, or ST_*; ST_UNKNOWN of a kind
 # that this version does not know. Spans are copied.
 cdef int64_t stream_apply(Stream* s, const Change* c) noexcept nogil
+# Of a stream that serves: it hears and decides nothing more, as before stream_activate. Its consumers stay.
+cdef void stream_rest(Stream* s) noexcept nogil
 # From now on the stream is a member of a Raft group, and changes by what that has agreed on alone; in place of stream_activate.
 # refused: entries up to now that used up no sequence, as a snapshot says. 0 | 1 as of stream_activate | -1 no memory
 # proposed: called with the lock held when there are proposals, where there were none.
 cdef int member_open(Stream* s, uint64_t refused, void (*proposed)(void* ctx) noexcept nogil, void* ctx) noexcept nogil
+# The stream has no part in its group any more; stream_activate has it serve as it is.
+cdef void member_close(Stream* s) noexcept nogil
+# ended: called once, with the lock held and the ctx of member_open, when the stream fails or is stopped: nothing may be asked of
+# it from then on. NULL: no more.
+cdef void member_ending(Stream* s, void (*ended)(void* ctx) noexcept nogil) noexcept nogil
+# The log that is at hand at the start begins behind this sequence.
+cdef void member_begins(Stream* s, uint64_t last) noexcept nogil
 # What the log had at the start is applied.
 cdef void member_recovered(Stream* s) noexcept nogil
 cdef uint64_t member_refused(const Stream* s) noexcept nogil
+# In place of what the group agreed on up to here there is a snapshot, which says how many entries were refused, and the last
+# sequence of the stream.
+cdef void member_installed(Stream* s, uint64_t refused, uint64_t last) noexcept nogil
+# All consumers of the stream are open: messages that none of them needs may leave, also those that came before.
+cdef void stream_served(Stream* s) noexcept nogil
+# Takes a message, a skip or a run of skips as a leader sends it of its store: lseq is the sequence itself. ST_OK | ST_ORDER: it
+# is not the next one | ST_UNKNOWN: it is something else | another ST_*
+cdef int member_caught(Stream* s, StreamEntry* e) noexcept nogil
 # Applies entries in their order; `done`: so many of them. ST_OK: all | ST_WAIT: the next takes long, and is to be given again, as
 # the first, in a later turn | ST_UNKNOWN: the next is none that is known | MEMBER_DIVERGED: the next does not
 # follow what the stream has, which has to be brought to its leader's state first | another ST_*: this server cannot do it.
@@ -458,8 +476,13 @@ cdef uint64_t member_applied(const Stream* s, uint64_t index) noexcept nogil
 # All that the group agreed on until now is applied: the stream hears publishes, checks them against what is applied and what is
 # proposed, and proposes entries. What of them comes back by member_apply is acked. 0 | -1 no memory, and it follows.
 cdef int member_lead(Stream* s) noexcept nogil
+# It has what the group agreed on: it answers direct gets, where its configuration allows any, until member_follow. 0 | -1 no
+# memory
+cdef int member_answers(Stream* s) noexcept nogil
 # What is proposed and not applied is nobody's any more: publishers of it hear nothing.
 cdef void member_follow(Stream* s) noexcept nogil
+# It leads, and hears no publishes any more: what it has is agreed on before another one leads.
+cdef void member_leave(Stream* s) noexcept nogil
 # What is proposed since the last call, in place of what out has: for each its length (uint32_t) and its bytes. They belong into
 # the group's log in this order; those of one call with nothing between them.
 cdef void member_take(Stream* s, Bytes* out) noexcept nogil

@@ -13,8 +13,8 @@ from jsserver.cext.bytes cimport (
     KIND_ROUTER, LEFT, LEFT_ALONE, LISTENS, S2_NO_MEMORY, SHARES, U64_DIGITS_MAX, Bytes, Draft, Env, Event, FileOps,
     JsonItem, JsonReader, ListNode, ListWalk, Msg, PatternNode, Span, SubjectTransform, Task, Timer, Transform,
     array_room, bytes_add, bytes_free, bytes_reserve, cond_free, cond_init, draft_add, draft_free, draft_number,
-    draft_open, draft_span, elapsed, env_clock, env_held, env_lock, env_unlock, env_wait, get_bytes, get_uv, header_get,
-    invariant, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
+    draft_open, draft_span, elapsed, env_clock, env_held, env_lock, env_secret, env_unlock, env_wait, get_bytes, get_uv,
+    header_get, invariant, json_at_end, json_bool, json_enter_array, json_enter_object, json_int, json_key_is,
     json_next_element, json_next_member, json_open, json_text, json_uint, list_empty, list_first, list_owner,
     list_pop, list_push_front, list_remove, list_step, list_walk, low_bit, pattern_fn, patterns_match,
     patterns_place, patterns_prune, place_text, put_base64, put_fraction, put_time, put_u64, put_uv, rune_size,
@@ -95,6 +95,7 @@ include "stream/schedule_fire.pxi"
 include "stream/expiry.pxi"
 include "stream/due.pxi"
 include "stream/apply.pxi"
+include "stream/caught.pxi"
 include "stream/subscriptions.pxi"
 include "stream/intake.pxi"
 include "stream/messages.pxi"

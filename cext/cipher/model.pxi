@@ -217,14 +217,18 @@ cdef bint is_part(Span s, const char* text) noexcept nogil:
 
 
 cdef void owner_of(const char* path, Span* account, Span* stream) noexcept nogil:
-    # Of a file in the folder of a stream, or in one with its blocks.
+    # Of a file in the folder of a stream or of a Raft group, or in one with its blocks. A group's account is the group.
     cdef size_t end = strlen(path)
+    cdef Span above
     part_of(path, &end)
     stream[0] = part_of(path, &end)
     if is_part(stream[0], b"msgs") or is_part(stream[0], b"__msgs__") or is_part(stream[0], b"__new_msgs__"):
         stream[0] = part_of(path, &end)
-    account[0] = part_of(path, &end)
-    account[0] = part_of(path, &end) if is_part(account[0], b"streams") else span(NULL, 0)
+    above = part_of(path, &end)
+    if is_part(above, b"_js_"):
+        account[0] = stream[0]
+    else:
+        account[0] = part_of(path, &end) if is_part(above, b"streams") else span(NULL, 0)
 
 
 cdef int key_derived(const char* path, Span secret, Span more, uint8_t* out) noexcept nogil:

@@ -72,6 +72,15 @@ cdef int64_t encrypted_pwrite(void* ctx, int fd, const void* p, size_t n, off_t 
     return <int64_t>n if rc == 0 else rc
 
 
+cdef int64_t zeros_drop(Encrypted* e, const OpenFile* o) noexcept nogil:
+    # Of a file that was written ahead, with nothing but zeros, before it had a key. Behind a text that ends within a sector they
+    # would be taken for a part of it. 0 | -errno
+    cdef FileOps* f = e.inner
+    cdef uint64_t head = head_of(o.state)
+    cdef int64_t size = f.size(f.ctx, o.real)
+    return f.truncate(f.ctx, o.real, <off_t>head) if size > <int64_t>head else min(size, <int64_t>0)
+
+
 cdef int64_t text_append(Encrypted* e, OpenFile* o, const uint8_t* p, size_t n, uint64_t at) noexcept nogil:
     # What stands behind all that was written with the key. n | -errno
     cdef FileOps* f = e.inner
@@ -82,7 +91,8 @@ cdef int64_t text_append(Encrypted* e, OpenFile* o, const uint8_t* p, size_t n, 
     was = s.high
     s.high = at + n                     # whether it gets there or not
     e.system.unlock(e.system.ctx, &e.mutex)
-    rc = text_put(e, o.real, &s.key, head, p, n, at)
+    rc = zeros_drop(e, o) if was == 0 else 0
+    rc = text_put(e, o.real, &s.key, head, p, n, at) if rc == 0 else rc
     if rc == -ENOSPC or rc == -EDQUOT:
         # Of what is behind the end of the file nothing was written: where there is room again the same file goes on.
         size = f.size(f.ctx, o.real) - <int64_t>head

@@ -3,9 +3,10 @@
 # file is in clear.
 
 cdef size_t whole_owner(const char* path, Span* account, Span* stream, Span* consumer) noexcept nogil:
-    # Of ACCOUNT/streams/STREAM/obs/CONSUMER/o.dat, or STREAM/msgs/index.db (no consumer). The length of the folder's path in
-    # which meta.key stands.
+    # Of ACCOUNT/streams/STREAM/obs/CONSUMER/o.dat, or STREAM/msgs/index.db (no consumer), or _js_/GROUP/msgs/index.db, where the
+    # account is the group. The length of the folder's path in which meta.key stands.
     cdef size_t end = strlen(path), folder
+    cdef Span above
     consumer[0] = span(NULL, 0)
     part_of(path, &end)
     folder = end
@@ -15,8 +16,8 @@ cdef size_t whole_owner(const char* path, Span* account, Span* stream, Span* con
     if is_index(path):
         folder = end
     stream[0] = part_of(path, &end)
-    part_of(path, &end)
-    account[0] = part_of(path, &end)
+    above = part_of(path, &end)
+    account[0] = stream[0] if is_part(above, b"_js_") else part_of(path, &end)
     return folder
 
 

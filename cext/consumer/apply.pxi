@@ -147,12 +147,14 @@ cdef void apply_reset(Consumer* c, uint64_t next) noexcept nogil:
     stand_at(c, next, 0, next > c.s.entered + 1)
     c.delivered_ts = 0
     c.floor_ts = 0
+    c.group.purged = 0
     log_reset(c)
     ack_timer_set(c)
     stream_settle(c.s, 0, True)
     if c.role == ROLE_LEADS:
         c.group.resetting = False
         count_pending(c)
+        info_when_counted(c, c.group.before)
 
 
 cdef int consumer_apply(Consumer* c, const ConsumerEntry* e) noexcept nogil:
@@ -190,14 +192,14 @@ cdef bint state_fits(Consumer* c) noexcept nogil:
             and (t.n == 0 or (entry_at(t, t.first).sseq > c.floor_seq and entry_at(t, t.last).sseq <= c.delivered_seq)))
 
 
-cdef int consumer_restore(Consumer* c, Span state) noexcept nogil:
+cdef int consumer_restore(Consumer* c, Span state, bint installed) noexcept nogil:
     cdef Bytes before
     cdef Span head = span(state.p + 2, state.n - 2) if state.n > 2 else span(NULL, 0)
     cdef uint64_t floor_seq = 0, delivered = 0, skipped
     cdef int rc
     if not get_uv(&head, &skipped) or not get_uv(&head, &floor_seq) or not get_uv(&head, &delivered):
         return -2
-    if c.role == ROLE_LEADS or delivered + 1 < c.dseq or floor_seq < c.floor_seq:
+    if c.role == ROLE_LEADS or (not installed and (delivered + 1 < c.dseq or floor_seq < c.floor_seq)):
         return 0
     memset(&before, 0, sizeof(Bytes))
     rc = consumer_encode_state(c, &before)
@@ -209,6 +211,7 @@ cdef int consumer_restore(Consumer* c, Span state) noexcept nogil:
         else:
             c.role = ROLE_BEHIND
             c.fresh = False
+            c.group.purged = 0
             log_opened(c)
     bytes_free(&before)
     return rc
@@ -223,18 +226,25 @@ cdef int consumer_join(Consumer* c) noexcept nogil:
     c.group.task.fn = flights_run
     c.group.task.owner = c
     c.group.cold.task = &c.group.task
-    if not c.fresh:
-        return 0
-    count_stop(c)
-    forget_state(c)
-    stand_at(c, 1, 0, False)
+    if c.fresh:
+        count_stop(c)
+        forget_state(c)
+        stand_at(c, 1, 0, False)
     c.role = ROLE_BEHIND
     log_opened(c)
     return 0
 
 
+cdef uint64_t behind_floor(Consumer* c) noexcept nogil:
+    # The ack floor of the group is of what was acked: one that starts further on has its own.
+    cdef uint64_t seq = c.floor_seq + 1
+    if c.floor_dseq == 0 and c.exhausted.n == 0:
+        seq = entry_at(&c.pending, c.pending.first).sseq if c.pending.n else c.delivered_seq + 1
+    return max(seq, c.group.purged)
+
+
 cdef int consumer_reset_group(Consumer* c, uint64_t seq, Span reply) noexcept nogil:
-    seq = max(seq if seq else c.floor_seq + 1, <uint64_t>1)
+    seq = max(seq if seq else behind_floor(c), <uint64_t>1)
     if propose_position(c, OP_RESET, seq, reply) < 0:
         return -1
     c.group.resetting = True

@@ -274,10 +274,11 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
         log_acked(c, seq)
         let_go(c, seq)
         return STEP_ON
+    if seq > c.s.shown:                         # this member of the stream's group does not have it yet
+        return STEP_WAIT
     rc = store_load_warm(c.s.store, seq, &r, &c.cold)
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
-        pending_gone(c, i)
-        return STEP_ON
+        return STEP_ON if pending_gone(c, i) else STEP_WAIT
     if rc != ST_OK:
         return STEP_WAIT
     if c.group != NULL:
@@ -321,7 +322,7 @@ cdef int deliver_step(Consumer* c) noexcept nogil:
     if c.pending.queue.head:
         return deliver_again(c)
     if stalled(c):
-        if c.cfg.ack_policy == ACK_POLICY_FLOW_CONTROL and not c.flow.asking:
+        if c.cfg.ack_policy == ACK_POLICY_FLOW_CONTROL and not c.flow.asking and c.upto.seq == 0:
             flow_ask(c)
         stuck_note(c)
         return STEP_WAIT

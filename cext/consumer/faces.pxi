@@ -289,6 +289,9 @@ cdef class ConsumerHandle:
                 if open and not more:
                     self.end(delete)
                 self.box.leave()
+            if self.box.enter():
+                self.end(False)                 # of a stream that failed, too: nothing ends it later
+            self.box.leave()
         if self.stream is not None:
             self.stream.forget(self)
 

@@ -116,7 +116,9 @@ cdef bint flight_lands(Consumer* c, Flight* f) noexcept nogil:
         send_flight(c, f, &r)
     elif rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         i = pending_find(&c.pending, f.sseq)
-        if i:
+        if i and f.sseq > c.s.shown:    # the stream went back here, and will have it again
+            requeue(c, i)
+        elif i:
             pending_gone(c, i)
     if rc != ST_WAIT and c.cfg.ack_policy == ACK_POLICY_NONE and not stream_keeps_all(c.s):
         propose_acked(c, f.dseq, f.sseq)        # no sooner: the message leaves the stream

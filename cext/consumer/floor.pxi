@@ -34,18 +34,19 @@ cdef void let_go(Consumer* c, uint64_t sseq) noexcept nogil:
         stream_release(c.s, sseq)
 
 
-cdef void pending_gone(Consumer* c, uint32_t i) noexcept nogil:
-    # The message left the stream before it was acked.
+cdef bint pending_gone(Consumer* c, uint32_t i) noexcept nogil:
+    # The message left the stream before it was acked. False: its group takes no more for the moment.
     cdef Pending* e = entry_at(&c.pending, i)
     cdef uint64_t sseq = e.sseq, dseq = e.dseq
     cdef uint32_t deliveries = e.deliveries
-    if c.group != NULL:
-        propose_done(c, i)
-    else:
+    if c.group == NULL:
         take_out(c, i)
         c.floor_ts = c.env.now
         log_acked(c, sseq)
+    elif propose_done(c, i) < 0:
+        return False
     advise(c, ADV_TERM, sseq, dseq, deliveries, 0, span_c(b"Unacknowledged message was deleted"))
+    return True
 
 
 cdef uint64_t exhausted_in(const Consumer* c, uint64_t first, uint64_t last, Bytes* out) noexcept nogil:

@@ -52,7 +52,7 @@ cdef void consumer_free(Consumer* c) noexcept nogil:
 
 
 cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter, const StateFile* file,
-                            bint logged) noexcept nogil:
+                            bint logged, Joining joining) noexcept nogil:
     cdef Consumers* k = consumers_of(s)
     cdef Consumer* c = <Consumer*>calloc(1, sizeof(Consumer)) if k != NULL else NULL
     if c == NULL:
@@ -68,13 +68,15 @@ cdef Consumer* consumer_new(Stream* s, const ConsumerConfig* cfg, Filter* filter
     timers_prepare(c)
     c.logged = logged and k.log != NULL and not cfg.flags & CONSUMER_MEM_STORAGE
     c.texts = consumer_config_take(&c.cfg, cfg)
-    if (c.texts == NULL or make_ack_prefix(c) < 0 or consumer_place(c, file) < 0
-            or stream_watch(s, &c.watcher) < 0):
+    if (c.texts == NULL or make_ack_prefix(c) < 0 or consumer_place(c, file, joining) < 0
+            or (joining != JOINS_NOT and consumer_join(c) < 0) or stream_watch(s, &c.watcher) < 0):
         consumer_free(c)
         return NULL
     list_push_front(&k.all, &c.node)
     k.n += 1
     flow_reset(c)
+    if joining != JOINS_NOT:
+        return c
     if not placing(c):
         place_done(c)
         return c
@@ -147,17 +149,20 @@ cdef int consumer_lead(Consumer* c) noexcept nogil:
     return 0
 
 
-cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx) noexcept nogil:
+cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx,
+                             ConsumerInfo* before) noexcept nogil:
     if c.group == NULL:
         return -1
     c.group.propose = propose
     c.group.ctx = ctx
+    c.group.before = before
     c.role = ROLE_BEHIND
     if consumer_lead(c) < 0:
         lead_forget(c)
         return -1
     if not placing(c):
         start_tell(c)
+    info_when_counted(c, before)
     asked_end(c)
     return 0
 
@@ -174,6 +179,9 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
     pin_end(c)
     if c.group != NULL:
         lead_forget(c)
+        free(c.skip.seqs)
+        memset(&c.skip, 0, sizeof(SkipList))
+        c.next = c.delivered_seq + 1            # whoever leads next delivers again what was proposed in vain
         c.role = ROLE_BEHIND
     wait_cancel(&c.cold)
     task_cancel(&c.deliver)
@@ -182,13 +190,34 @@ cdef void consumer_rest(Consumer* c) noexcept nogil:
         c.role = ROLE_BEHIND
 
 
-cdef void consumer_follow(Consumer* c) noexcept nogil:
+cdef void consumer_ends(Consumer* c) noexcept nogil:
     acks_finish(c)
     consumer_rest(c)
+
+
+cdef void consumer_follow(Consumer* c) noexcept nogil:
+    consumer_ends(c)
     pulls_moved(c)
     c.push.bound = False
     c.unanswered = False
     flow_reset(c)
+
+
+cdef int consumer_join_serving(Consumer* c, Bytes* state) noexcept nogil:
+    if consumer_encode_state(c, state) < 0:
+        return -1
+    consumer_follow(c)
+    c.fresh = False
+    if consumer_join(c) < 0:
+        return -1
+    return 0 if consumer_restore(c, span(state.data, <uint32_t>state.n), True) == 0 else -1
+
+
+cdef void consumer_part(Consumer* c) noexcept nogil:
+    c.group.gone = NULL
+    consumer_follow(c)
+    group_free(c)
+    c.role = ROLE_BEHIND
 
 
 # ---- pause ------------------------------------------------------------------------------------------------------------

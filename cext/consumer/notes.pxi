@@ -11,6 +11,8 @@ cdef void on_stored(Watcher* w, uint64_t seq) noexcept nogil:
     elif undelivered(c, seq):
         c.num_pending += is_counted(c, seq)
         wake_delivery(c)
+    elif c.pending.queue.head:          # the stream comes to where its group was
+        wake_delivery(c)
 
 
 cdef void on_gone(Watcher* w, uint64_t seq, int reason) noexcept nogil:
@@ -85,8 +87,8 @@ cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
     return seq if seq else state.last_seq + 1
 
 
-cdef void purged_in_group(Consumer* c, uint64_t start) noexcept nogil:
-    # The consumer goes on behind what is gone, once the group agrees.
+cdef void purged_in_group(Consumer* c, uint64_t start, bint told) noexcept nogil:
+    # The consumer goes on behind what is gone, once the group agrees; `told`: as of drop_vanished.
     cdef uint32_t i = c.pending.first
     cdef uint64_t k
     cdef Bytes seqs
@@ -97,7 +99,10 @@ cdef void purged_in_group(Consumer* c, uint64_t start) noexcept nogil:
     c.skip.resume = max(c.skip.resume, start) if c.skip.seqs != NULL else 0
     while i:
         if not still_stored(c, entry_at(&c.pending, i).sseq):
-            propose_done(c, i)
+            if not told:
+                propose_done(c, i)
+            elif entry_at(&c.pending, i).place != AT_ACKED:
+                pending_gone(c, i)
         i = entry_at(&c.pending, i).next
     memset(&seqs, 0, sizeof(Bytes))
     for k in range(exhausted_in(c, 1, UINT64_MAX, &seqs)):
@@ -116,12 +121,15 @@ cdef void on_purged(Watcher* w, const Filter* what) noexcept nogil:
     cdef uint64_t start
     if c.role != ROLE_LEADS:
         c.role = ROLE_BEHIND
+        if c.group != NULL and not placing(c):
+            c.group.purged = max(c.group.purged, start_after_purge(c, what))
         return
     if placing(c):
         return
     start = start_after_purge(c, what)
     if c.group != NULL:
-        purged_in_group(c, start)
+        c.group.purged = max(c.group.purged, start)
+        purged_in_group(c, start, what != NULL and not what.all)
         return
     c.shared.follows = True
     if start and c.skip.seqs == NULL and c.delivered_seq + 1 < max(c.next, start):

@@ -38,9 +38,10 @@ cdef bint undelivered(const Consumer* c, uint64_t seq) noexcept nogil:
 
 
 cdef bint needs(Consumer* c, uint64_t seq) noexcept nogil:
-    # Whether a message that matches is still to be delivered, or acked.
+    # Whether a message that matches is still to be delivered, or acked. A delivery that is proposed to the group may never be.
     cdef uint64_t deliveries
-    return (placing(c) or undelivered(c, seq) or pending_find(&c.pending, seq) != 0
+    cdef bint proposed = c.group != NULL and c.delivered_seq < seq < c.next
+    return (placing(c) or undelivered(c, seq) or proposed or pending_find(&c.pending, seq) != 0
             or u64map_get(&c.exhausted, seq, &deliveries))
 
 

@@ -2,12 +2,15 @@
 # is pending is in none of its lists, so that nothing else comes of it.
 
 cdef int propose(Consumer* c, const ConsumerEntry* e) noexcept nogil:
-    # 0 | -1 refused, or no memory: its server does not lead any more, or is to hand over.
+    # 0 | -1 not proposed: the group takes no more for the moment, or its server is not to lead any more, as without memory.
     cdef ConsumerGroup* g = c.group
+    cdef int rc = -1
     g.entry.n = 0
-    if (g.refused or g.propose == NULL or consumer_entry_put(e, &g.entry) < 0
-            or g.propose(g.ctx, span(g.entry.data, <uint32_t>g.entry.n)) != 0):
-        g.refused = True
+    if not g.refused and g.propose != NULL and consumer_entry_put(e, &g.entry) == 0:
+        rc = g.propose(g.ctx, span(g.entry.data, <uint32_t>g.entry.n))
+    g.busy = rc == PROPOSE_LATER
+    if rc != 0:
+        g.refused = g.refused or not g.busy
         return -1
     g.proposed += 1
     return 0
@@ -49,11 +52,15 @@ cdef void await_group(Consumer* c, uint32_t i, Place place) noexcept nogil:
     entry_at(&c.pending, i).place = place
 
 
-cdef void propose_done(Consumer* c, uint32_t i) noexcept nogil:
-    # It is acked, or gone. nats-server takes no ack of a delivery below the floor.
+cdef int propose_done(Consumer* c, uint32_t i) noexcept nogil:
+    # It is acked, or gone. nats-server takes no ack of a delivery below the floor. As propose.
     cdef const Pending* e = entry_at(&c.pending, i)
-    if e.place != AT_ACKED and propose_acked(c, max(e.dseq, c.floor_dseq + 1), e.sseq) == 0:
-        await_group(c, i, AT_ACKED)
+    if e.place == AT_ACKED:
+        return 0
+    if propose_acked(c, max(e.dseq, c.floor_dseq + 1), e.sseq) < 0:
+        return -1
+    await_group(c, i, AT_ACKED)
+    return 0
 
 
 cdef void propose_acked_upto(Consumer* c, uint64_t sseq) noexcept nogil:
@@ -74,12 +81,14 @@ cdef void propose_deadline(Consumer* c, uint32_t i, int64_t deadline) noexcept n
         await_group(c, i, AT_PROPOSED)
 
 
-cdef void propose_given_up(Consumer* c, uint32_t i) noexcept nogil:
-    # As delivered once more than it may be.
+cdef int propose_given_up(Consumer* c, uint32_t i) noexcept nogil:
+    # As delivered once more than it may be. As propose.
     cdef const Pending* e = entry_at(&c.pending, i)
     cdef uint64_t deliveries = max(<uint64_t>e.deliveries, <uint64_t>c.cfg.max_deliver) + 1
-    if propose_delivered(c, e.dseq, e.sseq, deliveries, wall_time(c, e.sent)) == 0:
-        await_group(c, i, AT_PROPOSED)
+    if propose_delivered(c, e.dseq, e.sseq, deliveries, wall_time(c, e.sent)) < 0:
+        return -1
+    await_group(c, i, AT_PROPOSED)
+    return 0
 
 
 cdef void proposed_gone(Consumer* c, uint64_t sseq) noexcept nogil:
@@ -110,10 +119,10 @@ cdef void requests_tell(Consumer* c) noexcept nogil:
     cdef Pull* q = <Pull*>list_owner(list_step(&all), &(<Pull*>NULL).node)
     while q != NULL and c.group.untold:
         if not q.told:
-            q.told = True
-            c.group.untold -= 1
             if propose_position(c, OP_REQUEST, 0, span(q.reply, q.n_reply)) < 0:
                 return
+            q.told = True
+            c.group.untold -= 1
         q = <Pull*>list_owner(list_step(&all), &(<Pull*>NULL).node)
 
 
@@ -175,8 +184,11 @@ cdef int status_later(Consumer* c, Span dest, Span reply, Span header) noexcept 
 
 
 cdef void answer_later(Consumer* c, Span reply) noexcept nogil:
-    # A double ack, when all that was proposed by now is applied. Without memory it is not answered, and asked again.
-    cdef Flight* f = NULL if c.group.refused else flight_new(c, FLIGHT_ANSWER, span(NULL, 0), reply, span(NULL, 0))
+    # A double ack, when all that was proposed by now is applied. Where it could not be proposed, or without memory, it is not
+    # answered, and asked again.
+    cdef Flight* f = NULL
+    if not c.group.refused and not c.group.busy:
+        f = flight_new(c, FLIGHT_ANSWER, span(NULL, 0), reply, span(NULL, 0))
     if f != NULL:
         flight_add(c, f)
 
@@ -197,6 +209,7 @@ cdef void lead_forget(Consumer* c) noexcept nogil:
         flight_free(flight_take(c))
     g.applied = 0
     g.refused = False
+    g.busy = False
     g.resetting = False
     g.deliveries = 0
     g.firsts = 0
@@ -212,6 +225,8 @@ cdef void group_free(Consumer* c) noexcept nogil:
     if c.group == NULL:
         return
     lead_forget(c)
+    if c.group.gone != NULL:
+        c.group.gone(c.group.gone_ctx)
     bytes_free(&c.group.entry)
     free(c.group)
     c.group = NULL

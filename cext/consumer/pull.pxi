@@ -146,12 +146,16 @@ cdef inline bint ends_unserved(const Pull* q) noexcept nogil:
 
 
 cdef void pulls_at_end(Consumer* c) noexcept nogil:
-    # Nothing more to deliver now: requests that do not wait end.
+    # Nothing more to deliver now: requests that do not wait end. Of one whose messages wait for the group nats-server says how
+    # much of it is left.
     cdef ListWalk all = list_walk(&c.pull.all)
     cdef Pull* q = pull_step(&all)
     while q != NULL:
         if ends_unserved(q):
-            refuse(c, span(q.reply, q.n_reply), b"404 No Messages")
+            if q.flights:
+                pull_status(c, q, b"408 Request Timeout")
+            else:
+                refuse(c, span(q.reply, q.n_reply), b"404 No Messages")
             pull_remove(c, q)
         q = pull_step(&all)
 
@@ -183,9 +187,11 @@ cdef void pulls_end(Consumer* c, bint deleted) noexcept nogil:
 
 
 cdef void pulls_moved(Consumer* c) noexcept nogil:
-    # The consumer is opened again: who waits is to ask again.
+    # The consumer is opened again, or another member of its group leads: who waits is to ask again. Those whom the group knows
+    # of hear that of who leads next.
     cdef Pull* q = pull_first(c)
     while q != NULL:
-        refuse(c, span(q.reply, q.n_reply), b"409 Leadership Change")
+        if c.group == NULL or not q.told or asked_add(c, span(q.reply, q.n_reply)) < 0:
+            refuse(c, span(q.reply, q.n_reply), b"409 Leadership Change")
         pull_remove(c, q)
         q = pull_first(c)

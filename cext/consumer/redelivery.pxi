@@ -16,7 +16,9 @@ cdef void exhaust(Consumer* c, uint32_t i) noexcept nogil:
             start_waiting(c, i)                 # without memory: once more later
         return
     if c.group != NULL:
-        propose_given_up(c, i)
+        if propose_given_up(c, i) < 0:
+            start_waiting(c, i)                 # once more later
+            return
     else:
         drop_pending(c, i)
         u64map_put(&c.exhausted, seq, deliveries)

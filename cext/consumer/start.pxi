@@ -74,7 +74,8 @@ cdef void clip(Consumer* c) noexcept nogil:
 
 cdef void catch_up(Consumer* c) noexcept nogil:
     # One that followed goes on where the records end, in the stream as it is now.
-    clip(c)
+    if c.s.member == NULL:                      # whose stream may be behind it
+        clip(c)
     while c.skip.at < c.skip.n and c.skip.seqs[c.skip.at] <= c.delivered_seq:
         c.skip.at += 1
     if c.skip.at < c.skip.n:
@@ -203,17 +204,26 @@ cdef void use_up(Consumer* c) noexcept nogil:
         c.s.shown = c.delivered_seq
 
 
-cdef int consumer_place(Consumer* c, const StateFile* file) noexcept nogil:
-    # Where it stands, new or restored. 0 | -1 no memory
-    cdef int rc = restore(c, file)
-    if rc == 1:
+cdef void records_forget(Consumer* c) noexcept nogil:
+    cdef Replayed* r = <Replayed*>strmap_del(&c.shared.replayed, c.cfg.name) if c.logged else NULL
+    if r != NULL:
+        replayed_free(r)
+
+
+cdef int consumer_place(Consumer* c, const StateFile* file, Joining joining) noexcept nogil:
+    # Where it stands, new or restored. What has a group stands where that says, however far the stream here has come.
+    # 0 | -1 no memory
+    cdef int rc
+    if joining == JOINS_ANEW:
+        records_forget(c)
+    rc = restore(c, file)
+    c.fresh = rc == 0
+    if rc == 1 and joining == JOINS_NOT and c.s.member == NULL:
         use_up(c)
         clip(c)
-        rc = 0
-    elif rc == 0:
-        c.fresh = True
-        rc = start_anew(c)
-    return rc
+    elif rc == 0 and joining == JOINS_NOT:
+        return start_anew(c)
+    return min(rc, 0)
 
 
 # ---- reset -----------------------------------------------------------------------------------------------------------

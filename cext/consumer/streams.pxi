@@ -17,8 +17,6 @@ cdef class StreamHandle(IntakeFace):
 
     def activate(self, bint hold=False) -> None:
         """hold: a consumer could not be opened; what only it may need stays."""
-        cdef ConsumerHandle h
-        cdef int rc = 0
         cdef bint open
         with nogil:
             open = self.enter()
@@ -27,15 +25,42 @@ cdef class StreamHandle(IntakeFace):
             self.box.leave()
         self.check(open)
         IntakeFace.activate(self)
+        self.lead_all()
+
+    def await_consumers(self) -> None:
+        """Of a member of a Raft group: until `serve`, nobody knows what its consumers need, and all stays."""
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                self.s.consumer_missing = True
+            self.box.leave()
+        self.check(open)
+
+    def serve(self) -> None:
+        """Of a member of a Raft group: all its consumers are open, and those that have no group deliver from now on."""
+        cdef bint open
+        with nogil:
+            open = self.enter()
+            if open:
+                stream_served(self.s)
+            self.box.leave()
+        self.check(open)
+        self.lead_all()
+
+    cdef int lead_all(self) except -1:
+        cdef ConsumerHandle h
+        cdef int rc = 0
         with self.opening:
             self.serving = True
             for h in self.handles:
                 with nogil:
-                    if h.enter():
+                    if h.enter() and h.c.group == NULL and h.c.role != ROLE_LEADS:
                         rc = consumer_lead(h.c)
                     self.box.leave()
                 if rc < 0:
                     raise StoreError("out of memory")
+        return 0
 
     def reopen(self, bint mirror=False) -> None:
         cdef bint failed
@@ -154,7 +179,7 @@ cdef class StreamHandle(IntakeFace):
                 raise StoreError("out of memory")
             with nogil:
                 self.box.lock()
-                c = consumer_new(s, &h.kept, &filter, &file, h.kept_logged)
+                c = consumer_new(s, &h.kept, &filter, &file, h.kept_logged, JOINS_NOT)
                 h.c = c
                 if c != NULL:
                     c.serial = h.id
@@ -250,6 +275,9 @@ cdef class StreamHandle(IntakeFace):
         the directory is only read.
 
         hold: it delivers nothing before `begin`."""
+        return self.open_as(prepared, directory, hold, JOINS_NOT, None)
+
+    cdef ConsumerHandle open_as(self, object prepared, object directory, bint hold, Joining joining, bytes given):
         cdef ConsumerConfig cfg
         cdef ConfigTexts texts = ConfigTexts()
         cdef StateFile file
@@ -263,7 +291,9 @@ cdef class StreamHandle(IntakeFace):
         cdef int rc = 0
         cdef bint open, more = True
         consumer_config_fill(&cfg, prepared, texts)
-        state, file.time = (b"", 0) if directory is None else read_state(self.box.env.files, directory)
+        state, file.time = given or b"", 0
+        if directory is not None and joining != JOINS_ANEW:
+            state, file.time = read_state(self.box.env.files, directory)
         file.bytes = span_of(state)
         with self.opening:
             with nogil:
@@ -278,7 +308,7 @@ cdef class StreamHandle(IntakeFace):
                 raise StoreError("out of memory")
             with nogil:
                 self.box.lock()
-                c = consumer_new(self.s, &cfg, &filter, &file, logged)
+                c = consumer_new(self.s, &cfg, &filter, &file, logged, joining)
                 if c != NULL:
                     c.serial = serial
                     c.unanswered = hold and is_push(c)

@@ -103,8 +103,8 @@ cdef int service_request(Engine* e, Client* src, ServiceImport* s, const Msg* m)
     cdef uint64_t id = 0
     cdef bint by_header, watched
     cdef int taken = 0
-    if is_cycle(e.via, s.export_id):
-        return 0
+    if is_cycle(e.via, s.export_id) or (s.to.system and asks_an_asset(m.dest)):
+        return 0                        # in the system account servers listen that leave these to streams and consumers
     watched = is_watched(s, &e.env, m.header, &by_header)
     if m.reply.n and not is_ack(m.reply):
         r = response_new(s, s.to, s.account, m.reply)

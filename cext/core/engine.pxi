@@ -41,6 +41,7 @@ cdef int engine_init(Engine* e, int inbox_fd) noexcept nogil:
     e.env.out.subscribe = outlet_subscribe
     e.env.out.unsubscribe = outlet_unsubscribe
     e.env.out.has_interest = outlet_has_interest
+    e.env.out.heard_by = outlet_heard_by
     e.env.out.still_full = outlet_still_full
     e.env.out.watch = outlet_watch
     e.env.out.unwatch = outlet_unwatch

@@ -57,6 +57,11 @@ cdef inline bint asks_elsewhere(const Account* a) noexcept nogil:
     return a.api_imported and not a.jetstream
 
 
+cdef inline bint asks_an_asset(Span dest) noexcept nogil:
+    # What streams and consumers answer themselves, in their own account.
+    return span_starts(dest, b"$JS.API.DIRECT.GET", 18) or span_starts(dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26)
+
+
 cdef int request_in(void* target, const Msg* m) noexcept nogil:
     # The inbound handler of `$JS.API.>`. Direct gets and requests for the next message are answered by
     # streams and consumers themselves; where none does, nobody is to count as a responder. So are others that streams
@@ -66,7 +71,7 @@ cdef int request_in(void* target, const Msg* m) noexcept nogil:
     cdef int answered = LEFT
     cdef Span texts[4]
     cdef int64_t nums[2]
-    if span_starts(m.dest, b"$JS.API.DIRECT.GET", 18) or span_starts(m.dest, b"$JS.API.CONSUMER.MSG.NEXT.", 26):
+    if asks_an_asset(m.dest):
         return 0
     if asks_elsewhere(a) and span_starts(m.dest, b"$JS.API.", 8):
         return 0

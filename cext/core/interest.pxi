@@ -49,6 +49,10 @@ cdef uint32_t count_exact(Account* a, Span subject, Span group) noexcept nogil:
     return n
 
 
+cdef uint32_t outlet_heard_by(void* ctx, void* account, Span subject) noexcept nogil:
+    return count_exact(<Account*>account, subject, span(NULL, 0))
+
+
 cdef int64_t most_queued(Account* a, Span subject) noexcept nogil:
     # Of the connections whose subscriptions, shadows too, match: the most bytes that wait for one; -1: there is none.
     cdef const Match* found = sublist_match(a.subs, subject)

@@ -6,6 +6,16 @@ cdef const uint8_t* hash_of(bytes name) except NULL:
     return <const uint8_t*><const char*>name
 
 
+cdef int levels_of(int level, tuple thresholds, int64_t* ns) except -1:
+    # Thresholds as they are handed down, and how many there are.
+    cdef int n = <int>len(thresholds)
+    if n > S2_BEST or not (n or S2_UNCOMPRESSED <= level <= S2_BEST):
+        raise ValueError("no such level")
+    for i in range(n):
+        ns[i] = thresholds[i]
+    return n
+
+
 cdef class LinkHandle:
     """Connections to other servers. Every method may be called from any thread; when the data plane is closed they raise
     PlaneClosed."""
@@ -45,11 +55,7 @@ cdef class LinkHandle:
         cdef Span s = span_of(first)
         cdef Conn* c
         cdef bint open
-        cdef int n = <int>len(thresholds)
-        if n > S2_BEST or not (n or S2_UNCOMPRESSED <= level <= S2_BEST):
-            raise ValueError("no such level")
-        for i in range(n):
-            ns[i] = thresholds[i]
+        cdef int n = levels_of(level, thresholds, ns)
         with nogil:
             open = self.plane.enter()
             c = self.plane.find_link(cid) if open else NULL
@@ -57,6 +63,38 @@ cdef class LinkHandle:
                 link_compress(c, level, ns, n, s)
             self.plane.leave()
         self.plane.check(open)
+
+    def relevel(self, uint64_t cid, int level, tuple thresholds):
+        """What goes out on a link that is compressed is compressed so from now on; level and thresholds: as for compress()."""
+        cdef int64_t ns[S2_BEST]
+        cdef Conn* c
+        cdef bint open
+        cdef int n = levels_of(level, thresholds, ns)
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open else NULL
+            if c != NULL:
+                conn_relevel(c, level, ns, n)
+            self.plane.leave()
+        self.plane.check(open)
+
+    def secure(self, uint64_t cid, security not None, bytes name not None):
+        """As resume(), and the side that dials makes a handshake; SAID_SECURED tells when it is made. security and name: as for
+        MeshHandle.dial()."""
+        cdef Security* s = security_of(security)
+        cdef Span text = span_of(name)
+        cdef Conn* c
+        cdef bint open
+        cdef int rc = 0
+        with nogil:
+            open = self.plane.enter()
+            c = self.plane.find_link(cid) if open else NULL
+            if c != NULL:
+                rc = link_secure(c, s, text)
+            self.plane.leave()
+        self.plane.check(open)
+        if rc != 0:
+            raise MemoryError
 
     cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience, object security,
                           bytes name) except 0:
@@ -168,9 +206,9 @@ cdef class MeshHandle(LinkHandle):
 cdef class LeafHandle(LinkHandle):
     """The leaf nodes of a data plane, and the hubs that it is a leaf node of. DataPlane.leaf_links() makes it."""
 
-    def dial(self, int fd, int64_t timeout, int64_t patience):
+    def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b""):
         """As MeshHandle.dial, to a hub. It closes, too, if it is not let in within `patience` ns from then on."""
-        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience, None, b"")
+        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience, security, name)
 
     def open(self, uint64_t cid, AccountHandle account not None, *, bint to_hub, bytes cluster, bytes loop, bint isolated=False,
              bint headers=True, PermissionSet permissions=None, PermissionSet accepts=None, list more=None):
@@ -215,9 +253,9 @@ cdef class LeafHandle(LinkHandle):
 cdef class GatewayHandle(LinkHandle):
     """The connections of a data plane to servers of other clusters. DataPlane.gateway_links() makes it."""
 
-    def dial(self, int fd, int64_t timeout, int64_t patience):
+    def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b""):
         """As MeshHandle.dial. It closes, too, if the other server is not let in within `patience` ns from then on."""
-        return self.dial_as(fd, timeout, KIND_GATEWAY, gateways(), patience, None, b"")
+        return self.dial_as(fd, timeout, KIND_GATEWAY, gateways(), patience, security, name)
 
     def open(self, uint64_t cid, *, bint inbound, bytes name not None, bytes hash not None, bint headers=True):
         """Lets a connection in. inbound: messages come from there, and it is told of all interest of this cluster; else messages

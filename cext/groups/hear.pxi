@@ -55,7 +55,7 @@ cdef int proposal_in(void* target, const Msg* m) noexcept nogil:
         return 0
     rc = raft_forwarded(g.raft, m.data)
     if rc == 0 and m.reply.n and leads(g):
-        say(g, m.reply, span(NULL, 0), span(NULL, 0))
+        group_say(g, m.reply, span(NULL, 0), span(NULL, 0))
     return heard(g, rc)
 
 
@@ -66,22 +66,25 @@ cdef int removal_in(void* target, const Msg* m) noexcept nogil:
 
 # ---- the subjects that are heard ---------------------------------------------------------------------------
 
+cdef void* group_hear(Group* g, Span subject, inbound_fn fn, void* target) noexcept nogil:
+    return g.of.env.out.subscribe(g.of.env.out.ctx, g.of.account, subject, HEARS_SERVERS, fn, target)
+
+
+cdef void group_deaf(Group* g, void** sub) noexcept nogil:
+    if sub[0] != NULL:
+        g.of.env.out.unsubscribe(g.of.env.out.ctx, sub[0])
+        sub[0] = NULL
+
+
 cdef bint listen(Group* g, Inlet* inlet, const char* prefix, Span last, inbound_fn fn) noexcept nogil:
     # False: no memory.
-    cdef Env* env = g.of.env
     cdef uint32_t n = <uint32_t>strlen(prefix)
     inlet.group = g
     memcpy(inlet.subject, prefix, n)
     memcpy(inlet.subject + n, last.p, last.n)
     inlet.n = n + last.n
-    inlet.sub = env.out.subscribe(env.out.ctx, g.of.account, subject_of(inlet), HEARS_SERVERS, fn, inlet)
+    inlet.sub = group_hear(g, subject_of(inlet), fn, inlet)
     return inlet.sub != NULL
-
-
-cdef void listen_no_more(Group* g, Inlet* inlet) noexcept nogil:
-    if inlet.sub != NULL:
-        g.of.env.out.unsubscribe(g.of.env.out.ctx, inlet.sub)
-        inlet.sub = NULL
 
 
 cdef bint listen_inbox(Group* g, Inlet* inlet, const char* prefix, inbound_fn fn) noexcept nogil:
@@ -94,7 +97,7 @@ cdef bint catch_up_listen(Group* g, uint64_t number) noexcept nogil:
     # Each catch-up has an inbox of its own, so that what an earlier one still brings is heard by nobody.
     if number == g.catch_up_number and g.catch_up.sub != NULL:
         return True
-    listen_no_more(g, &g.catch_up)
+    group_deaf(g, &g.catch_up.sub)
     g.catch_up_number = number
     return listen_inbox(g, &g.catch_up, "$NRG.CR.", catch_up_in)
 
@@ -103,17 +106,41 @@ cdef bint listen_all(Group* g) noexcept nogil:
     cdef Span name = name_of(g)
     return (listen(g, &g.vote_requests, "$NRG.V.", name, vote_request_in)
             and listen(g, &g.appends, "$NRG.AE.", name, append_in)
-            and listen(g, &g.proposals, "$NRG.P.", name, proposal_in)
-            and listen(g, &g.removals, "$NRG.RP.", name, removal_in)
             and listen_inbox(g, &g.votes, "$NRG.R.", vote_in)
             and listen_inbox(g, &g.responses, "$NRG.R.", response_in))
 
 
+cdef bint listen_by_role(Group* g) noexcept nogil:
+    # What a leader alone is told. False: no memory.
+    cdef Span name = name_of(g)
+    cdef RaftState s
+    raft_state(g.raft, &s)
+    if s.role != RAFT_ELECTED and s.role != RAFT_LEADER:
+        group_deaf(g, &g.proposals.sub)
+        group_deaf(g, &g.removals.sub)
+        return True
+    return (g.proposals.sub != NULL
+            or listen(g, &g.proposals, "$NRG.P.", name, proposal_in) and listen(g, &g.removals, "$NRG.RP.", name, removal_in))
+
+
+cdef int look_around(Group* g) noexcept nogil:
+    # Who else is there, by what other servers have subscribed to. 0 or an error of the group.
+    cdef char subject[INLET_ROOM]
+    cdef Outlet* out = &g.of.env.out
+    cdef uint32_t others, n = strlen("$NRG.P.")
+    g.look_pause = min(2 * g.look_pause, LOOK_MAX)
+    g.look = g.of.env.mono + g.look_pause
+    others = out.heard_by(out.ctx, g.of.account, subject_of(&g.vote_requests))
+    memcpy(subject, <const char*>"$NRG.P.", n)
+    memcpy(subject + n, g.name, g.n_name)
+    return raft_seen(g.raft, g.of.env.mono, others, out.heard_by(out.ctx, g.of.account, span(subject, n + g.n_name)) > 0)
+
+
 cdef void listen_to_none(Group* g) noexcept nogil:
-    listen_no_more(g, &g.vote_requests)
-    listen_no_more(g, &g.appends)
-    listen_no_more(g, &g.proposals)
-    listen_no_more(g, &g.removals)
-    listen_no_more(g, &g.votes)
-    listen_no_more(g, &g.responses)
-    listen_no_more(g, &g.catch_up)
+    group_deaf(g, &g.vote_requests.sub)
+    group_deaf(g, &g.appends.sub)
+    group_deaf(g, &g.proposals.sub)
+    group_deaf(g, &g.removals.sub)
+    group_deaf(g, &g.votes.sub)
+    group_deaf(g, &g.responses.sub)
+    group_deaf(g, &g.catch_up.sub)

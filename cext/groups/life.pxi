@@ -26,18 +26,32 @@ cdef void groups_end(Groups* all) noexcept nogil:
     all.env.system.broadcast(all.env.system.ctx, &all.work)
 
 
+cdef int state_sent(StateWanted* w, bint sent) noexcept nogil:
+    # The record that waited for it goes, or nothing does. 0 or an error of the group.
+    cdef RaftAction a
+    memset(&a, 0, sizeof(RaftAction))
+    a.peer, a.index, a.term = w.peer, w.index, w.term
+    a.to = span(w.to, w.n_to)
+    group_due(w.group)
+    return record_send(w.group, &a) if sent else raft_sent(w.group.raft, w.peer, w.index, 0)
+
+
 cdef void state_send(Groups* all, StateWanted* w) noexcept nogil:
     # WITHOUT the lock, while its group is not closed: group_close waits for it. What cannot be read is asked for again.
     cdef Group* g = w.group
     cdef Bytes file, message
     cdef int rc
+    cdef bint sent = False
     memset(&file, 0, sizeof(Bytes))
     memset(&message, 0, sizeof(Bytes))
     rc = raftlog_snapshot_file(g.log, &file)
     env_lock(all.env)
     if rc == 0 and not g.stopped and state_message(g, span(file.data, <uint32_t>file.n), &message) == 0:
-        say(g, span(w.to, w.n_to), subject_of(&g.responses), span(message.data, <uint32_t>message.n))
+        group_say(g, span(w.to, w.n_to), subject_of(&g.responses), span(message.data, <uint32_t>message.n))
+        sent = True
     all.sending = NULL
+    if w.index and not g.stopped and state_sent(w, sent) < 0:
+        raft_failed(g.raft)
     all.env.system.broadcast(all.env.system.ctx, &all.work)
     env_unlock(all.env)
     bytes_free(&file)
@@ -54,7 +68,7 @@ cdef bint groups_round(Groups* all) noexcept nogil:
     all.due = False
     ending = all.ending
     w = state_at(list_pop(&all.states))
-    all.sending = w.group if w != NULL else NULL
+    all.sending = w
     env_unlock(all.env)
     if w != NULL:
         state_send(all, w)
@@ -64,9 +78,11 @@ cdef bint groups_round(Groups* all) noexcept nogil:
 
 # ---- a group ---------------------------------------------------------------------------------------------
 
-cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig* cfg, Span peers, RaftFound* found, char* err,
-                       size_t err_cap) noexcept nogil:
+cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig* cfg, Span peers, bint memory, RaftFound* found,
+                       char* err, size_t err_cap) noexcept nogil:
     cdef Group* g
+    cdef RaftConfig mine = cfg[0]
+    cdef uint64_t[4] key = [0, 0, 0, 0]
     cdef bint heard
     if name.n == 0 or name.n > GROUP_NAME_MAX:
         snprintf(err, err_cap, "the group's name is too long")
@@ -77,6 +93,7 @@ cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig*
         return NULL
     g.of = all
     g.id = cfg.id
+    mine.turns = hh64(key, name.p, name.n)
     g.n_name = name.n
     memcpy(g.name, name.p, name.n)
     g.timer.fn = group_tick
@@ -84,12 +101,16 @@ cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig*
     g.task.fn = group_pump
     g.task.owner = g
     g.stopped = True                            # until it hears
-    g.log = raftlog_open(all.files, directory, name, cfg, peers, group_ready, g, found, err, err_cap)
+    if memory:
+        g.log = raftlog_open_memory(all.files, directory, name, &mine, peers, group_ready, g, found, err, err_cap)
+    else:
+        g.log = raftlog_open(all.files, directory, name, &mine, peers, group_ready, g, found, err, err_cap)
     if g.log == NULL:
         free(g)
         return NULL
     g.raft = raftlog_raft(g.log)
     g.commit = g.given = found.snapshot_index
+    g.look_pause = LOOK_MIN
     env_lock(all.env)
     all.last += 1
     g.number = all.last
@@ -129,7 +150,7 @@ cdef void group_stop(Group* g) noexcept nogil:
 
 cdef void group_close(Group* g) noexcept nogil:
     env_lock(g.of.env)
-    while g.of.sending == g:
+    while g.of.sending != NULL and g.of.sending.group == g:
         env_wait(g.of.env, &g.of.work, INT64_MAX)
     list_remove(&g.node)
     env_unlock(g.of.env)

@@ -8,10 +8,16 @@ cdef enum:
     TOKEN = 8                   # characters of an inbox's last token
     TO_MAX = 512                # bytes of a subject that a state goes to
 
+cdef int64_t LOOK_MIN = 500000          # ns between two looks at who else is there; twice as many each time
+cdef int64_t LOOK_MAX = 50000000
+
 cdef struct StateWanted:
-    # A member lacks what is in the log no more: the snapshot goes to it.
+    # A member lacks what is in the log no more: the snapshot goes to it, and then the record behind it.
     ListNode node
     Group* group
+    uint64_t peer               # of the record
+    uint64_t index              # 0: there is none yet
+    uint64_t term
     uint32_t n_to
     char to[TO_MAX]
 

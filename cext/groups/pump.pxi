@@ -6,9 +6,10 @@ cdef void group_ready(void* ctx) noexcept nogil:
 
 
 cdef void owner_tell(Group* g) noexcept nogil:
-    # The control plane is told once until it takes what there is.
+    # Another layer is called at the end of the turn; the control plane is told once until it takes what there is.
     cdef Event ev
-    if g.told:
+    g.news = True
+    if g.owner_due != NULL or g.told:
         return
     g.told = True
     memset(&ev, 0, sizeof(Event))
@@ -35,11 +36,11 @@ cdef int said(Group* g, const RaftAction* a) noexcept nogil:
     if a.reply == REPLY_CATCH_UP and not catch_up_listen(g, a.index):
         return RAFT_NO_MEMORY
     if a.what == SEND_VOTE_REQUEST:
-        say(g, subject_of(&g.vote_requests), reply_of(g, a.reply), a.body)
+        group_say(g, subject_of(&g.vote_requests), reply_of(g, a.reply), a.body)
     elif a.what == SEND_APPEND:
-        say(g, subject_of(&g.appends), reply_of(g, a.reply), a.body)
+        group_say(g, subject_of(&g.appends), reply_of(g, a.reply), a.body)
     else:
-        say(g, a.to, reply_of(g, a.reply), a.body)
+        group_say(g, a.to, reply_of(g, a.reply), a.body)
     return RAFT_OK
 
 
@@ -56,6 +57,8 @@ cdef int carry_out(Group* g, const RaftAction* a) noexcept nogil:
         return state_want(g, a)
     elif a.act == ACT_ROLE:
         owner_tell(g)
+        if not listen_by_role(g):
+            return RAFT_NO_MEMORY
     elif a.act == ACT_DIVERGED:
         g.diverged = True
         owner_tell(g)
@@ -77,15 +80,22 @@ cdef void group_pump(Task* t) noexcept nogil:
         if carry_out(g, &a) < 0:
             raft_failed(g.raft)
     at = raft_deadline(g.raft)
+    if raft_seeks(g.raft):
+        at = min(at, g.look)
     if at == INT64_MAX:
         timer_cancel(&g.of.env.timers, &g.timer)
     elif timer_set(&g.of.env.timers, &g.timer, at) < 0:
         raft_failed(g.raft)
+    if g.news and g.owner_due != NULL:
+        g.news = False
+        g.owner_due(g.owner_ctx)                # last: it may have stopped the group
 
 
 cdef void group_tick(Timer* t, int64_t now) noexcept nogil:
     cdef Group* g = <Group*>t.owner
     if raft_tick(g.raft, now) < 0:
+        raft_failed(g.raft)
+    if raft_seeks(g.raft) and now >= g.look and look_around(g) < 0:
         raft_failed(g.raft)
     group_due(g)
 

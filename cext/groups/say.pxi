@@ -1,6 +1,6 @@
 # What a group says to its other members.
 
-cdef void say(Group* g, Span to, Span reply, Span body) noexcept nogil:
+cdef void group_say(Group* g, Span to, Span reply, Span body) noexcept nogil:
     # Nothing is said twice: what is lost is repaired by the protocol.
     cdef Msg m
     cdef Env* env = g.of.env
@@ -40,15 +40,31 @@ cdef int record_again(Group* g, Span record, uint64_t lterm) noexcept nogil:
     return rc if rc < 0 else <int>g.draft.n
 
 
+cdef StateWanted* state_before(Group* g, Span to) noexcept nogil:
+    # That has to reach this subject before any record: a member takes no record that does not follow what it has.
+    cdef StateWanted* w = g.of.sending
+    cdef ListNode* at = list_first(&g.of.states)
+    while w == NULL or w.group != g or not span_eq(span(w.to, w.n_to), to):
+        if at == NULL:
+            return NULL
+        w = state_at(at)
+        at = list_next(&g.of.states, at)
+    return w
+
+
 cdef int record_send(Group* g, const RaftAction* a) noexcept nogil:
     # 0 or an error of the group.
+    cdef StateWanted* w = state_before(g, a.to)
     cdef Span record
     cdef int n = 0
     cdef uint64_t peer = a.peer, index = a.index
+    if w != NULL:
+        w.peer, w.index, w.term = peer, index, a.term
+        return 0
     if raftlog_load(g.log, index, &record):
         n = record_again(g, record, a.term)
     if n > 0:
-        say(g, a.to, subject_of(&g.responses), span(g.draft.data, <uint32_t>n))
+        group_say(g, a.to, subject_of(&g.responses), span(g.draft.data, <uint32_t>n))
     return n if n < 0 else raft_sent(g.raft, peer, index, <uint32_t>n)
 
 

@@ -41,10 +41,13 @@ cdef int inbox_kind(const Client* c) noexcept nogil:
 cdef void link_says(LinkConn* k, int what, Span text) noexcept nogil:
     # To the control plane; what it has to answer keeps the input waiting.
     cdef Conn* c = &k.conn
-    if note_client(&c.base, inbox_kind(&c.base), &text, 1, what) != 0:
+    cdef Span texts[2]
+    texts[0] = text
+    texts[1] = span(c.secured.data, <uint32_t>c.secured.n)
+    if note_client(&c.base, inbox_kind(&c.base), texts, 2 if what == LINK_CONNECT else 1, what) != 0:
         client_close(&c.base, CLOSE_PROTOCOL_VIOLATION)
         return
-    if what == LINK_INFO or what == LINK_CONNECT or what == LINK_LOOP:
+    if what == LINK_INFO or what == LINK_CONNECT or what == LINK_LOOP or what == LINK_SECURED:
         c.rest.paused = True
         conn_events(c)
 
@@ -59,8 +62,20 @@ cdef void link_compress(Conn* c, int level, const int64_t* thresholds, int n, Sp
         client_close(&c.base, CLOSE_WRITE_ERROR)
 
 
+cdef int link_secure(Conn* c, Security* security, Span name) noexcept nogil:
+    if not c.rest.paused or c.security != NULL:
+        return 0
+    (<LinkConn*>c).secures = True
+    return conn_secure(c, security, name)
+
+
 cdef void link_greet(Client* c) noexcept nogil:
-    pass        # the control plane says the first word, once bytes flow
+    # Protocol.greet: the control plane says the first word. A handshake that is to come behind it begins after that.
+    cdef LinkConn* k = <LinkConn*>c
+    link_says(k, LINK_OPENED, span(NULL, 0))
+    if k.conn.approach:
+        k.conn.rest.paused = True
+        conn_want(&k.conn, False, k.conn.wants.writing)
 
 
 cdef void link_begin(Client* c) noexcept nogil:
@@ -69,12 +84,17 @@ cdef void link_begin(Client* c) noexcept nogil:
     k.conn.auth = AUTH_NEEDED
     if k.patience:
         timer_set(&k.conn.reactor.timers, &k.conn.auth_timer, c.engine.env.mono + k.patience)
-    link_says(k, LINK_OPENED, span(NULL, 0))
+    elif k.conn.security != NULL and c.chunks_queued:
+        timer_set(&k.conn.reactor.timers, &k.conn.auth_timer, c.engine.env.mono + k.conn.terms.auth.timeout)
+    if k.secures:
+        link_says(k, LINK_SECURED, span(NULL, 0))
 
 
 cdef void link_write(Conn* c, Span text) noexcept nogil:
     # The other side has its time from the first word on, however late that is: a start may have taken longer.
     client_write(&c.base, text.p, text.n)
+    if c.approach and c.rest.paused:
+        conn_unpause(c)
     if c.auth == AUTH_NEEDED and c.auth_timer.pos == 0:
         timer_set(&c.reactor.timers, &c.auth_timer, c.base.engine.env.mono + c.terms.auth.timeout)
 

@@ -131,13 +131,20 @@ cdef void interest_forgotten(Peers* p, Account* a) noexcept nogil:
 
 # ---- what routes are told --------------------------------------------------------------------------------
 
+cdef inline bint is_of_an_asset(Span subject) noexcept nogil:
+    # Whether a stream or a consumer serves there alone, for clients of all servers of the cluster; archives on their way, too.
+    return (span_starts(subject, b"$JS.ACK.", 8) or span_starts(subject, b"$JS.FC.", 7)
+            or span_starts(subject, b"$JS.API.CONSUMER.MSG.NEXT.", 26)
+            or span_starts(subject, b"$JS.API.DIRECT.GET.", 19) or span_starts(subject, b"$JS.SNAPSHOT.", 13))
+
+
 cdef inline bint is_own(const Sub* s) noexcept nogil:
     # This server's, or of a leaf node of it, and not another server's. Of the server's own neither a request's way into another
-    # account, whose own interest counts, nor what every server offers each account; services of the system account are asked by
-    # their servers' ids, or all together.
+    # account, whose own interest counts, nor what every server offers each account, but what a stream or a consumer does;
+    # services of the system account are asked by their servers' ids, or all together.
     if s.client != NULL:
         return s.client.kind == KIND_LEAF or s.client.kind <= KIND_CLIENT
-    return s.link != LINK_SERVICE and (s.listens or (<Account*>s.account).system)
+    return s.link != LINK_SERVICE and (s.listens or (<Account*>s.account).system or is_of_an_asset(s.subject))
 
 
 cdef void routes_interest(Mesh* mesh, Account* a, Sub* s, int delta) noexcept nogil:

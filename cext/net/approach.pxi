@@ -78,6 +78,37 @@ cdef void auth_due(Timer* t, int64_t now) noexcept nogil:
         c.base.protocol.refuse(&c.base, CLOSE_AUTH_TIMEOUT, span_c(b"Authentication Timeout"))
 
 
+# ---- a handshake behind the first words
+
+cdef int conn_secure(Conn* c, Security* security, Span name) noexcept nogil:
+    # 0, or -1: no memory.
+    c.secured.n = 0
+    if bytes_add(&c.secured, name.p, name.n) != 0:
+        return -1
+    security.hold(security)
+    c.security = security
+    c.coming.judged.fn = secure_begins
+    task_post(&c.reactor.tasks, &c.coming.judged)
+    return 0
+
+
+cdef void secure_begins(Task* t) noexcept nogil:
+    # In its reactor, which writes without the engine lock. What came behind the words in clear was not said by whom the
+    # handshake is made with.
+    cdef Conn* c = <Conn*>t.owner
+    c.rest.paused = False
+    if c.input.n_left:
+        note_text(&c.base, b"TLS handshake error: bytes in clear come before it")
+        client_close(&c.base, CLOSE_TLS_HANDSHAKE)
+        return
+    c.transport = c.security.caller
+    c.approach = HANDSHAKING
+    if c.transport.establish(c) != 0:
+        client_close(&c.base, CLOSE_TLS_HANDSHAKE)
+        return
+    conn_established(c, 0)
+
+
 # ---- what the control plane says of certificates
 
 cdef void peer_ask(Conn* c) noexcept nogil:

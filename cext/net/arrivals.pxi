@@ -84,7 +84,7 @@ cdef int conn_guard(Conn* c, Listener* s) noexcept nogil:
         s.security.hold(s.security)
         c.security = s.security
         # Else it is told so at once.
-        c.coming.hushed = s.security.first and (s.framed or not net_is_full(c.reactor.net, 1))
+        c.coming.hushed = s.security.first and (s.framed or s.kind != KIND_CLIENT or not net_is_full(c.reactor.net, 1))
         c.transport = s.security.transport
         c.approach = HANDSHAKING
     if s.proxied:
@@ -153,6 +153,7 @@ cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, c
         security.hold(security)
         c.security = security
         c.transport = security.caller
+        c.coming.hushed = True
         if bytes_add(&c.secured, name.p, name.n) != 0:
             conn_drop(c)
             return NULL

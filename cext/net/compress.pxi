@@ -22,6 +22,31 @@ cdef void conn_recompress(Conn* c) noexcept nogil:
         k.level = level_of(c.base.rtt, k.thresholds, k.n_thresholds)
 
 
+cdef void conn_relevel(Conn* c, int level, const int64_t* thresholds, int n) noexcept nogil:
+    cdef Compression* k = c.compression
+    if k == NULL:
+        return
+    k.next_level = level
+    k.n_next = n
+    memcpy(k.next_thresholds, thresholds, n * sizeof(int64_t))
+    k.changes.fn = level_changes
+    k.changes.owner = c
+    task_post(&c.reactor.tasks, &k.changes)
+
+
+cdef void level_changes(Task* t) noexcept nogil:
+    # In the connection's reactor, which compresses without the engine lock.
+    cdef Conn* c = <Conn*>t.owner
+    cdef Compression* k = c.compression
+    k.level = k.next_level
+    k.n_thresholds = k.n_next
+    memcpy(k.thresholds, k.next_thresholds, sizeof(k.thresholds))
+    if c.base.rtt:
+        conn_recompress(c)
+    elif k.n_thresholds:
+        k.level = S2_UNCOMPRESSED  # until a round trip is measured
+
+
 # ---- the beginning, and the end
 
 cdef int conn_compress(Conn* c, int level, const int64_t* thresholds, int n, Span first) noexcept nogil:

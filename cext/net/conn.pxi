@@ -159,6 +159,7 @@ cdef void conn_finish(Conn* c) noexcept nogil:
         task_cancel(&c.ws.answered)
     if c.compression != NULL:
         task_cancel(&c.compression.begins)
+        task_cancel(&c.compression.changes)
     list_drop(&c.base.dirty)
     list_drop(&c.input.again)
     forget_resting(c)

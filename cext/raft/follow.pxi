@@ -54,6 +54,7 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
         rc = become_follower(r, m.leader)
         if rc < 0:
             return rc
+    r.follow.seek.on = False
     await_leader(r)
     if r.follow.behind.state == CATCHING_UP:
         if has_caught_up(r):
@@ -281,7 +282,7 @@ cdef void take_lead(Raft* r, uint64_t to) noexcept nogil:
     # The leader has stepped down, and wishes for this one.
     if to != r.id or r.observer or r.apply.paused:
         return
-    r.follow.election = r.now + CAMPAIGN_HANDED
+    r.follow.election = r.now                   # nats-server's waits for 10 ms
     r.follow.handed = True
 
 

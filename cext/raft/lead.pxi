@@ -133,7 +133,9 @@ cdef int raft_turn_end(Raft* r) noexcept nogil:
     if not is_leading(r):
         return RAFT_OK
     rc = proposals_send(r)
-    if rc == RAFT_OK and r.apply.commit > r.lead.said_commit:
+    if rc == RAFT_OK:
+        rc = members_look(r)
+    if rc == RAFT_OK and is_leading(r) and r.apply.commit > r.lead.said_commit:
         rc = message_send(r, span(NULL, 0), 0)
     return rc
 
@@ -262,6 +264,46 @@ cdef int raft_remove_peer(Raft* r, uint64_t peer) noexcept nogil:
     return membership_propose(r, ENTRY_REMOVE_PEER, peer)
 
 
+cdef bint may_join(const Raft* r, const AppendResponse* m) noexcept nogil:
+    # Whether who answers becomes a member: of a managed group one that is assigned, when its log reaches as far as this one.
+    if r.managed:
+        return m.success and is_assigned(&r.members, m.peer)
+    return not removed_lately(&r.members, m.peer, r.now)
+
+
+cdef int members_look(Raft* r) noexcept nogil:
+    # Members that the group is to have no more leave, one after another, when those that it is to have are there.
+    cdef Members* m = &r.members
+    cdef uint64_t id
+    cdef int rc
+    if m.n_assigned == 0 or m.n < m.n_assigned or change_pends(r, 0) or not all_assigned_in(m):
+        return RAFT_OK
+    id = member_too_many(m, r.id)
+    if id == 0:
+        return RAFT_OK
+    if id == r.id:
+        return raft_hand_over(r, 0)             # the next leader removes it
+    rc = raft_remove_peer(r, id)
+    return RAFT_OK if rc == RAFT_BUSY else rc
+
+
+cdef int raft_assign(Raft* r, const uint64_t* peers, uint32_t n) noexcept nogil:
+    cdef uint64_t* a
+    if n > RAFT_PEERS_MAX:
+        return RAFT_TOO_LARGE
+    a = <uint64_t*>realloc(r.members.assigned, max(n, <uint32_t>1) * sizeof(uint64_t))
+    if a == NULL:
+        return RAFT_NO_MEMORY
+    memcpy(a, peers, n * sizeof(uint64_t))
+    r.members.assigned = a
+    r.members.n_assigned = n
+    return RAFT_OK
+
+
+cdef int raft_propose_state(Raft* r, Span state) noexcept nogil:
+    return entry_send(r, ENTRY_SNAPSHOT, state) if r.role == RAFT_LEADER else RAFT_NOT_LEADER
+
+
 cdef int raft_response(Raft* r, Span body, Span reply) noexcept nogil:
     cdef AppendResponse m
     cdef RaftPeer* p
@@ -271,7 +313,7 @@ cdef int raft_response(Raft* r, Span body, Span reply) noexcept nogil:
     p = peer_find(&r.members, m.peer)
     if p != NULL:
         p.heard = r.now
-    elif not r.managed and not removed_lately(&r.members, m.peer, r.now):
+    elif may_join(r, &m):
         rc = raft_add_peer(r, m.peer)
         if rc < 0 and rc != RAFT_BUSY:
             return rc

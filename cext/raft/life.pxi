@@ -10,6 +10,7 @@ cdef Raft* raft_new(const RaftConfig* cfg, const RaftStart* at, int64_t now) noe
     r.fresh = cfg.fresh
     r.lost = cfg.lost
     r.random = cfg.seed
+    r.turns = cfg.turns
     r.now = now
     r.role = RAFT_FOLLOWER
     r.term = at.term
@@ -22,6 +23,8 @@ cdef Raft* raft_new(const RaftConfig* cfg, const RaftStart* at, int64_t now) noe
     if base_take(r, at.peers) < 0 or members_rebuild(r) < 0:
         raft_free(r)
         return NULL
+    r.follow.seek.first = FIRST_OTHER
+    r.follow.seek.on = r.members.n > 1 and r.members.n == r.members.size and not r.lost
     await_leader(r)
     return r
 
@@ -32,6 +35,7 @@ cdef void raft_free(Raft* r) noexcept nogil:
     catch_ups_end(&r.lead)
     free(r.members.a)
     free(r.members.removed)
+    free(r.members.assigned)
     bytes_free(&r.members.base)
     bytes_free(&r.members.pending)
     free(r.log.eras)
@@ -117,6 +121,8 @@ cdef void raft_state(const Raft* r, RaftState* out) noexcept nogil:
     out.quorum = quorum(&r.members)
     out.members = r.members.n
     out.lost = r.lost
+    out.behind = r.follow.behind.state == CATCHING_UP
+    out.vote = r.vote
 
 
 cdef bint raft_peer(const Raft* r, uint32_t n, RaftPeerState* out) noexcept nogil:

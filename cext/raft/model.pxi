@@ -10,8 +10,6 @@ cdef int64_t ELECTION_SPREAD = 5 * SECOND
 cdef int64_t ELECTION_LOST = 10 * SECOND            # more, for a member that lost something: others come first
 cdef int64_t CAMPAIGN_MIN = 100 * MILLISECOND
 cdef int64_t CAMPAIGN_SPREAD = 700 * MILLISECOND
-cdef int64_t CAMPAIGN_PREFERRED = 50 * MILLISECOND
-cdef int64_t CAMPAIGN_HANDED = 10 * MILLISECOND
 cdef int64_t CAMPAIGN_BEHIND = SECOND               # what is committed is not applied yet
 cdef int64_t HEARTBEAT = SECOND
 cdef int64_t QUORUM_LOST = 10 * SECOND
@@ -19,11 +17,18 @@ cdef int64_t CURRENT = 3 * SECOND                   # a peer heard from since th
 cdef int64_t REMOVED = 300 * SECOND                 # a peer that was removed may come back by itself after this
 cdef int64_t STALLED = 2 * SECOND                   # of a catch-up without progress, on either side
 
+# Not nats-server's: of a member that was opened and sees the others, but no leader.
+cdef int64_t SEEK_ALL = 200 * MILLISECOND           # all others are there: what a leader subscribes to had the time to come
+cdef int64_t SEEK_CHOSEN = 20 * MILLISECOND         # a quorum of a new group is there: the others may come, too
+cdef int64_t SEEK_QUORUM = 2 * SECOND + 500 * MILLISECOND   # a quorum is there: a leader is silent for two seconds at most
+cdef int64_t SEEK_TURN = SECOND                     # more for each member whose turn comes before
+
 cdef enum:
     CATCH_UP_WINDOW = 2 << 20   # bytes sent to a peer and not confirmed
     OVERRUN = 100000            # entries committed and not applied: nothing more is taken
     OVERRUN_OVER = 10000
     CATCH_UPS_MAX = 1 << 10     # peers that are sent what they lack
+    SEEK_TRIES = 3              # campaigns before their time, after one opening
     QUEUE_KEPT = 1 << 20        # bytes of the queue of actions that are kept for the next ones
     REPLY_MAX = 256             # bytes of a subject to answer to
 
@@ -72,6 +77,7 @@ cdef struct Behind:
 cdef struct Ballot:
     # A candidate's count, or the answer that a voter owes until its vote is on disk.
     uint32_t granted_full       # from members whose log is not empty
+    uint32_t granted            # from members
     uint64_t* voters            # peers counted
     uint32_t n_voters
     bint asking                 # the own vote is not on disk yet; the requests go then
@@ -116,6 +122,8 @@ cdef struct Members:
     Removed* removed
     uint32_t n_removed
     uint32_t cap_removed
+    uint64_t* assigned          # those that the group is to have, as of the present assignment
+    uint32_t n_assigned         # 0: nobody said so, and each that is a member may stay
 
 cdef struct Leading:
     Proposals proposals
@@ -128,10 +136,20 @@ cdef struct Leading:
     int64_t heartbeat           # mono: when there is to be a look at it
     int64_t quorum_look
 
+cdef struct Seeking:
+    # A member that was opened and has not heard of a leader since, nor given somebody its vote.
+    bint on
+    FirstLeader first           # of a new group
+    int64_t pause               # with FIRST_ANY: for so long it waits once a quorum is there
+    uint32_t tries
+    int64_t all_at              # mono: since when all others are there, and none leads; 0: they are not
+    int64_t quorum_at           # likewise of a quorum
+
 cdef struct Following:
     uint64_t leader             # 0: not known
     int64_t election            # mono: when to campaign
     bint handed                 # leadership is being handed to this member
+    Seeking seek
     Behind behind
     uint32_t n_answer
     uint8_t answer[REPLY_MAX]   # the leader's inbox for responses
@@ -144,6 +162,7 @@ cdef struct Raft:
     bint lost                   # what it had promised is gone: until it has all again its vote counts like an empty member's
     uint64_t whole_at           # index that it has to have on disk for that; 0: not known
     uint64_t random
+    uint64_t turns
     int64_t now
     RaftRole role
     uint64_t term               # this and `vote` are on disk before anybody hears of them

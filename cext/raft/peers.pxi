@@ -66,6 +66,34 @@ cdef bint removed_lately(const Members* m, uint64_t id, int64_t now) noexcept no
     return False
 
 
+# ---- those that the group is to have
+
+cdef bint is_assigned(const Members* m, uint64_t id) noexcept nogil:
+    cdef uint32_t i
+    for i in range(m.n_assigned):
+        if m.assigned[i] == id:
+            return True
+    return False
+
+
+cdef bint all_assigned_in(const Members* m) noexcept nogil:
+    cdef uint32_t i
+    for i in range(m.n_assigned):
+        if peer_find(m, m.assigned[i]) == NULL:
+            return False
+    return True
+
+
+cdef uint64_t member_too_many(const Members* m, uint64_t own) noexcept nogil:
+    # A member that the group is to have no more, the own one last; 0: there is none.
+    cdef uint32_t i
+    cdef uint64_t found = 0
+    for i in range(m.n):
+        if not is_assigned(m, m.a[i].id) and (found == 0 or found == own):
+            found = m.a[i].id
+    return found
+
+
 # ---- entries in the log that change the set
 
 cdef struct Pending:

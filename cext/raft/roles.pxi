@@ -1,13 +1,16 @@
 # Follower, candidate, leader: what each change of the role takes along, and the times until the next one.
 
-cdef uint64_t random_below(Raft* r, uint64_t n) noexcept nogil:
-    # SplitMix64: times that members choose apart, nothing that anybody must not guess.
-    cdef uint64_t z
-    r.random += 0x9E3779B97F4A7C15U
-    z = r.random
+cdef inline uint64_t mixed(uint64_t z) noexcept nogil:
+    # SplitMix64's last steps.
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBU
-    return (z ^ (z >> 31)) % n
+    return z ^ (z >> 31)
+
+
+cdef uint64_t random_below(Raft* r, uint64_t n) noexcept nogil:
+    # SplitMix64: times that members choose apart, nothing that anybody must not guess.
+    r.random += 0x9E3779B97F4A7C15U
+    return mixed(r.random) % n
 
 
 cdef void await_leader(Raft* r) noexcept nogil:
@@ -17,8 +20,13 @@ cdef void await_leader(Raft* r) noexcept nogil:
                              + (ELECTION_LOST if r.lost else 0))
 
 
+cdef int64_t campaign_pause(Raft* r) noexcept nogil:
+    # How long a member waits that is to ask for votes soon, each for another time.
+    return CAMPAIGN_MIN + <int64_t>random_below(r, CAMPAIGN_SPREAD)
+
+
 cdef void campaign_soon(Raft* r) noexcept nogil:
-    r.follow.election = r.now + CAMPAIGN_MIN + <int64_t>random_below(r, CAMPAIGN_SPREAD)
+    r.follow.election = r.now + campaign_pause(r)
 
 
 cdef inline bint is_leading(const Raft* r) noexcept nogil:
@@ -30,7 +38,7 @@ cdef void catching_up_over(Raft* r) noexcept nogil:
 
 
 cdef void ballot_clear(Ballot* b) noexcept nogil:
-    b.n_voters = b.granted_full = 0
+    b.n_voters = b.granted_full = b.granted = 0
     b.asking = False
 
 

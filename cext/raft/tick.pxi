@@ -40,6 +40,7 @@ cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
         return lead_tick(r)
     if r.observer or r.now < r.follow.election:
         return RAFT_OK
+    r.follow.seek.on = False
     if r.follow.behind.state == CATCHING_UP and r.role == RAFT_FOLLOWER:
         if r.now - r.follow.behind.active >= STALLED:
             catching_up_over(r)
@@ -57,14 +58,9 @@ cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
     return campaign(r)
 
 
-cdef int raft_campaign(Raft* r, bint preferred) noexcept nogil:
-    if r.role != RAFT_FOLLOWER or r.observer or r.lost:
-        return RAFT_OK
-    if preferred:
-        r.follow.election = min(r.follow.election, r.now + CAMPAIGN_PREFERRED)
-    else:
-        r.follow.election = min(r.follow.election,
-                                r.now + CAMPAIGN_MIN + <int64_t>random_below(r, CAMPAIGN_SPREAD))
+cdef int raft_campaign(Raft* r) noexcept nogil:
+    if r.role == RAFT_FOLLOWER and not r.observer and not r.lost:
+        r.follow.election = min(r.follow.election, r.now + campaign_pause(r))
     return RAFT_OK
 
 
@@ -72,4 +68,4 @@ cdef int raft_gone(Raft* r, uint64_t peer) noexcept nogil:
     cdef RaftPeer* p = peer_find(&r.members, peer)
     if p != NULL:
         p.heard = 0
-    return raft_campaign(r, False) if peer and r.follow.leader == peer else RAFT_OK
+    return raft_campaign(r) if peer and r.follow.leader == peer else RAFT_OK

@@ -28,6 +28,8 @@ cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
     cdef int rc
     if r.role == RAFT_STOPPED or reply.n == 0 or reply.n > REPLY_MAX or not vote_request_read(body, &q):
         return RAFT_OK
+    if q.last_index:
+        r.fresh = False                         # the group is not new: an empty log may have lost what it had
     if q.term < r.term:
         return vote_answer(r, reply, False)
     if q.term > r.term:
@@ -47,6 +49,7 @@ cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
             campaign_soon(r)                    # it has more than the candidate
         return vote_answer(r, reply, False)
     r.vote = q.candidate
+    r.follow.seek.on = False
     await_leader(r)
     r.ballot.owed_to = q.candidate
     memcpy(r.ballot.reply, reply.p, reply.n)
@@ -102,14 +105,26 @@ cdef int campaign(Raft* r) noexcept nogil:
     return rc if rc < 0 else act_role(r)
 
 
+cdef bint assigned_agree(const Raft* r) noexcept nogil:
+    # A leader that is a nats-server counts those that are assigned from the moment at which it knows them, without a word in the
+    # log. So who wants to lead needs a quorum of them, too: what such a leader has committed is on one of these.
+    cdef const Members* m = &r.members
+    cdef uint32_t i, n = 0
+    for i in range(r.ballot.n_voters):
+        n += is_assigned(m, r.ballot.voters[i])
+    return m.n_assigned == 0 or n >= m.n_assigned // 2 + 1
+
+
 cdef int vote_count(Raft* r, uint64_t peer, bint empty) noexcept nogil:
     # Won by a quorum of members whose logs hold something; or by all there are, the empty ones too. So no majority of
     # members that lost their disks elects one of them.
     cdef Ballot* b = &r.ballot
     cdef uint64_t* a
     cdef uint32_t i
-    if peer_find(&r.members, peer) == NULL and r.members.n >= r.members.size:
-        return RAFT_OK                          # while a group comes into being not all of its members are known
+    # While a group comes into being not all of its members are known.
+    cdef bint counts = peer_find(&r.members, peer) != NULL or r.members.n < r.members.size
+    if not counts and not is_assigned(&r.members, peer):
+        return RAFT_OK
     for i in range(b.n_voters):
         if b.voters[i] == peer:
             return RAFT_OK
@@ -121,10 +136,12 @@ cdef int vote_count(Raft* r, uint64_t peer, bint empty) noexcept nogil:
     b.voters = a
     a[b.n_voters] = peer
     b.n_voters += 1
+    b.granted += counts
+    empty = empty or not counts
     if not empty:
         b.granted_full += 1
-    if b.granted_full >= quorum(&r.members) or b.n_voters == r.members.size:
-        return become_leader(r)
+    if b.granted_full >= quorum(&r.members) or b.granted == r.members.size:
+        return become_leader(r) if assigned_agree(r) else RAFT_OK
     return RAFT_OK
 
 

@@ -312,7 +312,7 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     rc = raft_begin(log, cfg, found, &at)
     if rc == 0 and found.lost and not log.memory:
         rc = mark_put(log, "lost", span(NULL, 0))
-    if rc == 0 and found.fresh:
+    if rc == 0 and found.fresh and log.memory:  # by it the next start knows that a log is lost
         rc = mark_put(log, "peers.idx", at.peers)
     if rc < 0:
         return rc
@@ -320,10 +320,13 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     log.snapshot_index = found.snapshot_index = snap.index
     found.state = snap.state
     env_lock(log.files.env)
-    store_listen(log.store, NULL, log_durable, log)
-    log.files.open += 1
+    if found.fresh and not log.memory:          # on disk together with the first vote, before that is told
+        rc = due_set(log, FILE_PEERS, at.peers, 0, 0)
+    if rc == 0:
+        store_listen(log.store, NULL, log_durable, log)
+        log.files.open += 1
     env_unlock(log.files.env)
-    return 0
+    return rc
 
 
 cdef RaftLog* raftlog_open(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, Span peers,

@@ -14,7 +14,7 @@ cdef int temp_write(Block* b, const uint8_t* p, uint64_t n) noexcept nogil:
     cdef int64_t rc
     cdef int fd
     block_path(b.store, b, ".blk.tmp", path, sizeof(path))
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    fd = file_new(f, path)
     if fd < 0:
         return -1
     rc = f.pwrite(f.ctx, fd, p, n, 0)

@@ -37,7 +37,7 @@ cdef void checkpoint_path(const Store* s, char* out, size_t cap) noexcept nogil:
 
 cdef int file_write(FileOps* f, const char* path, const uint8_t* p, uint64_t n) noexcept nogil:
     # A file of these bytes alone, not synced. 0 or -errno.
-    cdef int fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    cdef int fd = file_new(f, path)
     cdef int64_t rc
     if fd < 0:
         return fd

@@ -221,7 +221,7 @@ cdef void journal_broke(Committer* c) noexcept nogil:
     c.journal.state = JOURNAL_BROKEN
     c.journal.n = FRAME_HEAD
     c.journal.again_at = now + JOURNAL_REST
-    journal_due(c, now + FOLLOW)
+    journal_due(c, now if st_load(&c.shared.full) else now + FOLLOW)
 
 
 cdef bint journal_commit(Committer* c) noexcept nogil:
@@ -237,7 +237,7 @@ cdef bint journal_commit(Committer* c) noexcept nogil:
     if j.n == FRAME_HEAD:
         return True
     frame_head(j.frame, <uint32_t>j.n, g.frames, g.key)
-    if g.at + n > g.size:
+    if g.at + n > g.size and not st_load(&c.shared.full):
         n = min(n + JOURNAL_STEP, j.size - g.at)
     memset(j.frame + j.n, 0, n - j.n)
     rc = segment_write(c, g, j.frame, n, g.at)

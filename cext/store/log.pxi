@@ -189,7 +189,7 @@ cdef Log* log_open(Store* s, Span path, Span first, bint expected, int (*replay)
         snprintf(err, err_cap, "%s: cannot be opened or read (%d)", log.path, <int>-size)
         log_free(log)
         return NULL
-    if found <= 0 and expected and s.writing.reserve_number and not s.recovery.foreign:
+    if found <= 0 and expected and s.recovery.own and not s.recovery.foreign:
         lost_place(s, DAMAGE_LOG, 0, 0, 0, 0, 0, 0)
     f.truncate(f.ctx, log.writing.fd, <off_t>size)
     # Its name is on disk before anything is written. After a kill that may not be so: not of a file that was replaced.
@@ -393,7 +393,7 @@ cdef int log_restart(Op* op) noexcept nogil:
     if op.off <= log.writing.base and op.bytes.n == 0:
         return log_shorten(log, end)
     snprintf(path, sizeof(path), "%s.tmp", log.path)
-    fd = f.open(f.ctx, path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    fd = file_new(f, path)
     if fd < 0:
         return fd
     rc = log_copy(log, fd, at, end)

@@ -9,6 +9,7 @@ cdef struct LostList:
     uint64_t* seqs              # ascending
     uint32_t n
     uint32_t cap
+    uint64_t floored            # the first sequence that this start passed over because of what an earlier one told; 0: none
     uint32_t n_places
     Damage places[PLACES_MAX]
 
@@ -71,6 +72,22 @@ cdef void lost_drop_below(Store* s, uint64_t seq) noexcept nogil:
     if i:
         t.n -= i
         memmove(t.seqs, t.seqs + i, <size_t>t.n * 8)
+
+
+cdef uint64_t store_lost_from(Store* s, uint64_t seq) noexcept nogil:
+    cdef const LostList* t = s.lost
+    cdef uint64_t found = 0
+    cdef uint32_t i = lost_find(t, seq) if t != NULL else 0
+    if t == NULL:
+        return 0
+    if i < t.n:
+        found = t.seqs[i]
+    if t.floored >= seq and t.floored and (found == 0 or t.floored < found):
+        found = t.floored
+    for i in range(t.n_places):
+        if t.places[i].first >= seq and t.places[i].first and (found == 0 or t.places[i].first < found):
+            found = t.places[i].first
+    return found
 
 
 cdef void lost_place(Store* s, DamageKind kind, uint64_t block, uint64_t at, uint64_t size, uint64_t first,

@@ -316,8 +316,7 @@ cdef struct StoreRecovery:
     bint replaying
     bint unsettled              # from sidecars: nodes stay until its end
     bint dict_short             # a sidecar asks for more entries than there are
-    uint64_t torn               # the last message before a group that a crash tore, where no message of a whole one came later;
-    #                             1: there is none, 0: there is no such group
+    uint64_t torn               # the last message before a torn group, with no whole one behind; 1: none, 0: no such group
     Block* void_blocks          # what a truncation replaced, by next_out
     Damage hole                 # bytes that say nothing, up to the next message
     #                             last, while it is open: what a marker behind them names as the last sequence; 0: none does
@@ -327,6 +326,7 @@ cdef struct StoreRecovery:
     uint64_t stale_size
     bint shorter                # it knows of bytes at the end of a block that are gone
     bint foreign                # the other server was here last
+    bint own                    # this one was here before: there was a sequence.jsr
     ReserveFate reserve
 
 cdef struct StoreQueue:
@@ -522,13 +522,13 @@ cdef struct CommitterWriting:
     # The commit thread's alone, or of the thread that writes in its place (commit_inline).
     bint no_direct              # the file system has no writes past the page cache
     int spare                   # a descriptor for when there are none
+    uint64_t full_left          # of the ballast's room, for groups with messages
     int64_t synced_at
     bint sync_failed            # stores are to be told
     uint64_t later_bytes        # lazy mode: of the files that wait for the next sync to go
 
 cdef struct Committer:
-    # Outside the groups: set before any thread runs, but for what is under the engine lock. That and `full`, which each
-    # append reads, stand apart from q and what is under it by the ballast's path.
+    # Without a group: set before any thread runs, or under the engine lock. That and `full` stand apart from q by `ballast`.
     Env* env
     int64_t sync_interval
     int64_t slim_wait

@@ -41,7 +41,7 @@ cdef void ahead_check(Committer* c, Block* b) noexcept nogil:
     if written < AHEAD_FROM or b.store.files.once:
         return
     q_lock(c)
-    if (is_sealed(b) or b.queue.zeroing or b.writing.zeroed >= end
+    if (is_sealed(b) or b.queue.zeroing or st_load(&c.shared.full) or b.writing.zeroed >= end
             or b.writing.zeroed > written + min(written, <uint64_t>ZERO_AHEAD_MAX) // 2):
         q_unlock(c)
         return

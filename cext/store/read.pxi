@@ -489,6 +489,20 @@ cdef uint64_t store_seq_at(Store* s, int64_t ts) noexcept nogil:
     return s.last_seq + 1
 
 
+cdef uint64_t behind_run(const Block* b, uint64_t seq) noexcept nogil:
+    # The first sequence behind this one, of a message, that the block does not have as a message.
+    cdef uint32_t i
+    if b == NULL or seq < b.base or seq > b.last:
+        return seq + 1
+    if b.live == b.last + 1 - b.base:
+        return b.last + 1
+    i = slot_from(b, seq)
+    while i < b.n and b.off[i] and seq_at(b, i) == seq:
+        i += 1
+        seq += 1
+    return seq
+
+
 cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t cap) noexcept nogil:
     cdef uint64_t seq = max(start, s.first_seq), n = 0, live
     while seq <= s.last_seq and n < cap:
@@ -500,5 +514,5 @@ cdef uint64_t store_deleted(Store* s, uint64_t start, uint64_t* out, uint64_t ca
             n += 1
             seq += 1
         if seq == live:
-            seq += 1
+            seq = behind_run(s.memo_block, seq)
     return n

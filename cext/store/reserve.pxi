@@ -48,6 +48,7 @@ cdef void reserve_take(Store* s, uint8_t* lines, uint64_t n) noexcept nogil:
         elif st_get64(line + 8) > s.writing.reserve_number:
             s.writing.reserve_number = st_get64(line + 8)
             s.writing.reserved = st_get64(line + 16)
+    s.recovery.own = s.writing.reserve_number > 0
     line = lines + 2 * RESERVE_LINE
     if not all_zero(line, RESERVE_LINE):
         floor_damaged = not line_mended(s, line, FLOOR_MAGIC)

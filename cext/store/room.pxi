@@ -1,5 +1,10 @@
 # When the disk fails: room and descriptors that are given up for what must be written.
 
+cdef enum:
+    FULL_BYTES = 524288         # of the ballast's room, for groups with messages
+    FULL_SMALL = 4096           # a group of acks or deletions: it may have all of that room
+
+
 cdef inline bint is_full(int64_t rc) noexcept nogil:
     return rc == -ENOSPC or rc == -EDQUOT
 
@@ -12,9 +17,22 @@ cdef bint ballast_give(Committer* c, int64_t rc) noexcept nogil:
     if f.unlink(f.ctx, c.ballast) < 0:
         return False
     sync_parent(f, c.ballast)       # what was freed can be used from here on
+    c.writing.full_left = FULL_BYTES
     st_store(&c.shared.full, <uint64_t>-rc)
     st_store(&c.shared.done_flag, 1)
     return True
+
+
+cdef int64_t room_left(Committer* c, uint64_t n) noexcept nogil:
+    # Whether a group of so many bytes may be written: 0, or -errno when the ballast was given up, and what is left of its room
+    # is for what frees more.
+    cdef int64_t error = <int64_t>st_load(&c.shared.full)
+    if error == 0 or n <= FULL_SMALL:
+        return 0
+    if c.writing.full_left < n:
+        return -error
+    c.writing.full_left -= n
+    return 0
 
 
 cdef int committer_ballast(Committer* c, Span path) noexcept nogil:

@@ -125,12 +125,15 @@ cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t firs
     cdef uint64_t start = b.writing.written
     cdef char path[4300]
     cdef uint8_t mark[MARKER]
-    cdef int rc
-    group_seal(b.store, b, b.writing.written, end, first, flags, mark)
+    cdef int rc = <int>room_left(c, end - start)
+    if rc < 0:
+        return rc
+    group_seal(b.store, b, start, end, first, flags, mark)
     ahead_wait(c, b, end + MARKER)
-    rc = group_write(c, r, b, b.writing.written, end, mark)
+    rc = group_write(c, r, b, start, end, mark)
     if rc < 0 and ballast_give(c, rc):
-        rc = group_write(c, r, b, b.writing.written, end, mark)
+        rc = <int>room_left(c, end - start)
+        rc = group_write(c, r, b, start, end, mark) if rc == 0 else rc
     if rc == 0:
         b.writing.written = end + MARKER
     if rc == 0 and noted != NULL:
@@ -320,6 +323,10 @@ cdef bint round_journal(Committer* c, Round* r) noexcept nogil:
     cdef uint32_t i
     cdef Log* g
     if c.journal.state == JOURNAL_OFF or c.sync_interval > 0:
+        return False
+    if st_load(&c.shared.full):
+        if c.journal.state == JOURNAL_OPEN:
+            journal_broke(c)        # its room is for what frees more
         return False
     invariant(c.journal.n <= FRAME_HEAD, "what a round puts into the journal it appends, or takes back")
     if st_load(&c.shared.doubt):

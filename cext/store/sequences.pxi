@@ -54,6 +54,8 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
         s.last_seq = s.writing.reserved
     elif o.foreign and s.writing.floor:
         rc = floor_write(s, 0)      # nats-server has gone on from where it found the blocks
+    if s.writing.floor > s.last_seq and lost_list(s) != NULL:
+        s.lost.floored = s.last_seq + 1
     s.last_seq = max(s.last_seq, s.writing.floor)
     last = max(s.writing.extent.last, s.writing.extent.first - 1 if s.writing.extent.first else 0)
     if last > s.last_seq:

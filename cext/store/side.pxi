@@ -245,8 +245,7 @@ cdef int side_save(Side* w) noexcept nogil:
         return -1
     block_path(s, b, ".jsx", path, sizeof(path))
     block_path(s, b, ".jsx.tmp", temp, sizeof(temp))
-    rc = file_fresh(s.files, temp)
-    rc = file_write(s.files, temp, out.data, out.n) if rc == 0 else rc
+    rc = file_write(s.files, temp, out.data, out.n)
     if rc == 0:
         rc = side_place(s.com, b, temp, path)
     bytes_free(&out)

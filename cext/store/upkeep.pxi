@@ -139,7 +139,8 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
     cdef uint8_t* zeros
     cdef uint64_t at = b.queue.zero_from
     cdef int fd = -1
-    cdef int64_t rc = -1
+    cdef int64_t rc = 0
+    cdef bint full
     list_remove(&b.queue.zero)
     s.queue.busy += 1
     q_unlock(c)
@@ -151,17 +152,24 @@ cdef void keeper_zero(Committer* c) noexcept nogil:
         fd = f.open(f.ctx, path, O_RDWR, 0)
         if fd >= 0:
             f.direct(f.ctx, fd, True)
-    while fd >= 0 and at < b.queue.zero_to:
+    full = st_load(&c.shared.full) != 0
+    while fd >= 0 and at < b.queue.zero_to and not full:
         rc = f.pwrite(f.ctx, fd, zeros, min(b.queue.zero_to - at, <uint64_t>AHEAD_STEP), <off_t>at)
         if rc < 0:
             break
         at += <uint64_t>rc
+        full = st_load(&c.shared.full) != 0
     if fd >= 0:
+        if rc < 0 or full:
+            f.truncate(f.ctx, fd, <off_t>b.queue.zero_from)     # the room is for what must be written
         sync_said(s, f.datasync(f.ctx, fd))
         f.close(f.ctx, fd)
     free(zeros)
     q_lock(c)
-    b.writing.zeroed = b.queue.zero_to if rc >= 0 else UINT64_MAX     # after an error it is not tried again
+    if rc < 0 or fd < 0:
+        b.writing.zeroed = UINT64_MAX       # after an error it is not tried again
+    elif not full:
+        b.writing.zeroed = at
     b.queue.zeroing = False
     unpin(c, b)
     s.queue.busy -= 1

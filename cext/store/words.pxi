@@ -167,7 +167,7 @@ cdef void dict_compact(Store* s) noexcept nogil:
     if latest != NULL:
         for k in range(<uint64_t>n):
             latest[words[k].id] = k + 1 if words[k].id else 0
-        fd = f.open(f.ctx, temp, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+        fd = file_new(f, temp)
         if fd >= 0:
             rc = dict_rewrite(s, fd, words, <uint64_t>n, latest, &size)
             f.close(f.ctx, fd)

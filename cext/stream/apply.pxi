@@ -122,17 +122,22 @@ cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
         return entry_refused(s, e)
     if rc == ST_OK:
         entry_answer(s, e, c.seq)
+        if s.member.leads and c.seq <= s.member.early:
+            stream_settle(s, c.seq, False)
     return MEMBER_DIVERGED if rc == ST_ORDER else rc
 
 
 cdef int skip_to(Stream* s, uint64_t seq) noexcept nogil:
     # Sequences up to this one are used up.
     cdef Change c
+    cdef int rc
     memset(&c, 0, sizeof(Change))
     c.kind = CHANGE_SKIP
     c.seq = seq
     c.ts = s.env.now
-    return <int>stream_apply(s, &c)
+    rc = <int>stream_apply(s, &c)
+    s.member.id_unknown = True
+    return rc
 
 
 cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
@@ -148,7 +153,7 @@ cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
         if rc != ST_OK:
             return rc
     read_headers(&h, c.header)
-    if h.last_msg_id.n and not span_eq(h.last_msg_id, b_span(&s.last_id)):
+    if h.last_msg_id.n and not s.member.id_unknown and not span_eq(h.last_msg_id, b_span(&s.last_id)):
         return entry_refused(s, e)
     c.seq = e.lseq + 1 - s.member.refused
     draft_open(&d)
@@ -170,24 +175,57 @@ cdef int entry_skip_run(Stream* s, const StreamEntry* e, uint64_t last) noexcept
 
 cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
     # A message or a skip.
+    cdef uint64_t refused = s.member.refused
+    cdef int rc
+    if e.reply.n and is_control(e.change.header, e.change.data):
+        return ST_OK
+    rc = entry_numbered(s, e)
+    if e.change.kind == CHANGE_SKIP and e.change.most:
+        s.member.position = max(s.member.position, e.change.seq + e.change.most - 1)
+    elif s.member.refused == refused <= e.lseq:
+        s.member.position = max(s.member.position, e.lseq + 1 - refused)
+    return rc
+
+
+cdef bint was_refused(Stream* s, const StreamEntry* e) noexcept nogil:
+    # While it recovers, of an entry that it had before: whether the sequence that would be its own has another message.
+    cdef PubHeaders h
+    cdef Record r
+    if not s.member.recovering or e.change.kind != CHANGE_MESSAGE or e.change.header.n == 0:
+        return False
+    read_headers(&h, e.change.header)
+    if h.last_msg_id.n == 0:
+        return False
+    return store_load(s.store, e.lseq + 1 - s.member.refused, &r) == ST_OK and r.ts != e.change.ts
+
+
+cdef int entry_numbered(Stream* s, StreamEntry* e) noexcept nogil:
     cdef StoreState state
     store_state(s.store, &state)
     if e.change.kind == CHANGE_SKIP and e.change.most:
         return entry_skip_run(s, e, state.last_seq)
-    if e.reply.n and is_control(e.change.header, e.change.data):
-        return ST_OK
     if e.lseq - s.member.refused < state.last_seq or (e.lseq == 0 and state.last_seq):
-        return ST_OK                            # it is applied already
+        return entry_refused(s, e) if was_refused(s, e) else ST_OK      # it is applied already
     if e.change.kind == CHANGE_SKIP:
         return skip_to(s, state.last_seq + 1)
     return entry_message(s, e, state.last_seq)
 
 
+cdef bint is_ahead(Stream* s) noexcept nogil:
+    # While it recovers: the store has messages that the log has behind this entry, and so all that came before them was applied.
+    cdef StoreState state
+    store_state(s.store, &state)
+    return s.member.recovering and state.last_seq > s.member.position
+
+
 cdef int entry_purge(Stream* s, const StreamEntry* e, Committed* x) noexcept nogil:
+    cdef uint64_t seq = e.change.seq
     cdef int rc
-    if s.cfg.flags & STREAM_SEALED or (s.member.recovering and e.change.keep and e.change.seq == 0):
+    if s.cfg.flags & STREAM_SEALED or (e.change.keep and e.change.seq == 0 and is_ahead(s)):
         return ST_OK                # how many were to stay was said of what there was then
-    rc = entry_purge_begin(s, e.change.subject, e.change.seq, e.change.keep)
+    if s.member.recovering:
+        seq = min(seq, s.member.position + 1)           # what came later stays
+    rc = entry_purge_begin(s, e.change.subject, seq, e.change.keep)
     x.result = s.member.purge.gone
     return rc
 
@@ -197,6 +235,9 @@ cdef int entry_apply(Stream* s, StreamEntry* e, Committed* x) noexcept nogil:
         return entry_sequenced(s, e)
     if e.change.kind == CHANGE_PURGE:
         return entry_purge(s, e, x)
+    if s.member.recovering and e.change.seq > s.member.position:
+        x.result = ST_NOT_FOUND         # as it was at its time: the message came later
+        return ST_OK
     x.result = stream_apply(s, &e.change)
     return ST_OK if x.result == ST_NOT_FOUND or x.result == ST_DAMAGED else <int>min(x.result, <int64_t>ST_OK)
 

@@ -193,8 +193,18 @@ cdef void last_id_resume(Stream* s) noexcept nogil:
         bytes_add(&s.last_id, id.p, id.n)
 
 
+cdef bint is_last_gone(Stream* s) noexcept nogil:
+    # The last sequence has no message, so that its id is not known after a start.
+    cdef StoreState state
+    cdef Record r
+    store_state(s.store, &state)
+    return state.last_seq > 0 and store_load(s.store, state.last_seq, &r) != ST_OK
+
+
 cdef void remember_id(Stream* s, const Change* c) noexcept nogil:
     s.last_id.n = 0
+    if s.member != NULL:
+        s.member.id_unknown = False
     if c.id.n:
         bytes_add(&s.last_id, c.id.p, c.id.n)
         if s.cfg.duplicate_window > 0:

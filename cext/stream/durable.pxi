@@ -33,7 +33,7 @@ cdef void publishes_refuse(Stream* s) noexcept nogil:
 
 cdef void stream_fail(Stream* s, int error) noexcept nogil:
     # What is not durable is refused, also what was staged behind the group that failed. The control plane opens the
-    # stream again from its files.
+    # stream again from its files. Of what a member has proposed nobody knows what becomes: its publishers hear nothing.
     cdef char reason[REASON_ROOM]
     cdef Event e
     if s.failed:
@@ -48,11 +48,14 @@ cdef void stream_fail(Stream* s, int error) noexcept nogil:
     republish_upto(s, store_durable_seq(s.store), UINT64_MAX)
     release_acks(s, store_durable_seq(s.store), 0)
     republish_drop(s)
-    release_acks(s, UINT64_MAX, error)
+    if s.member == NULL:
+        release_acks(s, UINT64_MAX, error)
     release_answers(s, UINT64_MAX, error)
     publishes_refuse(s)         # they hear the same
-    stream_reason(s, reason, sizeof(reason))
-    staged_drop(s, reason)
+    if s.member == NULL:
+        stream_reason(s, reason, sizeof(reason))
+        staged_drop(s, reason)
+    member_ends(s)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)
 
 

@@ -167,6 +167,11 @@ cdef int change_get(Span entry, Bytes* kept, StreamEntry* out) noexcept nogil:
     return operation_get(op, entry, kept, out)
 
 
+cdef bint is_request(Span entry) noexcept nogil:
+    # Whether an entry may be a request of the API.
+    return entry.n and (entry.p[0] == OP_PURGE or entry.p[0] == OP_DELETE)
+
+
 # ---- the way out ---------------------------------------------------------------------------------------
 
 cdef int put_text(Bytes* out, Span s, bint short) noexcept nogil:

@@ -31,9 +31,17 @@ cdef void ask(Stream* s, Telling* t, uint64_t seq) noexcept nogil:
         watch_match(&s.watchers, subject, ask_needs, t)
 
 
+cdef bint early_note(Stream* s, uint64_t seq) noexcept nogil:
+    # Of a member: whether there is nothing to decide now. Consumers have groups of their own, which may be ahead of the stream's:
+    # what is let go of before it is stored is looked at then.
+    if s.member.leads and seq > s.entered:
+        s.member.early = max(s.member.early, seq)
+    return not s.member.leads or seq > s.entered or store_subject(s.store, seq).p == NULL
+
+
 cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
     cdef Telling t
-    if s.cfg.retention == RETENTION_LIMITS:
+    if s.cfg.retention == RETENTION_LIMITS or (s.member != NULL and early_note(s, seq)):
         return
     if s.cfg.retention == RETENTION_INTEREST:
         ask(s, &t, seq)
@@ -43,9 +51,17 @@ cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil:
     stream_count_bytes(s)
 
 
+cdef inline bint settles(const Stream* s, bint all) noexcept nogil:
+    # Where consumers say what is needed. A work queue of one server hears it from each ack; the leader of a group did not always
+    # lead, and keeps what no consumer asks for.
+    if s.member == NULL:
+        return s.cfg.retention == RETENTION_INTEREST
+    return s.member.leads and (s.cfg.retention == RETENTION_INTEREST or (s.cfg.retention == RETENTION_WORKQUEUE and not all))
+
+
 cdef void stream_settle(Stream* s, uint64_t start, bint all) noexcept nogil:
     cdef uint64_t* at = &s.settle_all if all else &s.settle_wanted
-    if s.cfg.retention == RETENTION_INTEREST and not s.consumer_missing:
+    if settles(s, all) and not s.consumer_missing:
         start = max(start, <uint64_t>1)
         at[0] = min(at[0], start) if at[0] else start
         settle_turn(&s.settle)
@@ -66,16 +82,55 @@ cdef void settle_from(Stream* s, uint64_t* at, bint all, uint32_t* left) noexcep
                 stream_remove(s, CHANGE_RELEASE, seq, False)
 
 
+cdef void strays_settle(Stream* s, bint acked) noexcept nogil:
+    # Looks for strays in turns: messages that this member has of entries that it applied before its consumers were open, which
+    # the other members may have skipped. acked: also those that a consumer wants, and needs no more.
+    cdef Member* m = s.member
+    if s.cfg.retention == RETENTION_INTEREST and m.strays <= m.strays_end:
+        m.stray = max(m.strays, <uint64_t>1)
+        m.strays_acked = acked
+        task_post(&s.env.tasks, &s.settle)
+
+
+cdef void strays_from(Stream* s, uint32_t* left) noexcept nogil:
+    # They leave this member alone: the others do not have them, or look for them themselves.
+    cdef Member* m = s.member
+    cdef Telling t
+    cdef Change c
+    cdef uint64_t seq
+    memset(&c, 0, sizeof(Change))
+    c.kind = CHANGE_RELEASE
+    c.ts = s.env.now
+    while m.stray and left[0]:
+        left[0] -= 1
+        seq = store_next_seq(s.store, NULL, m.stray)
+        if seq == 0 or seq > m.strays_end:
+            m.stray = 0
+            break
+        m.stray = seq + 1
+        ask(s, &t, seq)
+        if not t.wanted or (m.strays_acked and not t.needed):
+            c.seq = seq
+            stream_apply(s, &c)
+
+
+cdef bint strays_left(const Stream* s) noexcept nogil:
+    return s.member != NULL and s.member.stray != 0
+
+
 cdef void settle_turn(Task* t) noexcept nogil:
     cdef Stream* s = <Stream*>t.owner
     cdef uint32_t left = SETTLE_TURN
-    if s.cfg.retention != RETENTION_INTEREST:
+    if not settles(s, False):
         s.settle_wanted = 0
+    if not settles(s, True):
         s.settle_all = 0
     settle_from(s, &s.settle_wanted, False, &left)
     settle_from(s, &s.settle_all, True, &left)
+    if strays_left(s):
+        strays_from(s, &left)
     stream_count_bytes(s)
-    if s.settle_wanted or s.settle_all:
+    if s.settle_wanted or s.settle_all or strays_left(s):
         task_post(&s.env.tasks, t)
 
 

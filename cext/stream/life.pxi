@@ -171,6 +171,12 @@ cdef bint last_resume(Stream* s) noexcept nogil:
     return s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE and rollups_finish(s)
 
 
+cdef int member_answers(Stream* s) noexcept nogil:
+    if not s.cfg.flags & STREAM_ALLOW_DIRECT or s.direct[0] != NULL:
+        return 0
+    return subscribe_direct(s, s.cfg.name, s.direct)
+
+
 cdef int stream_listen(Stream* s) noexcept nogil:
     # 0 | -1 no memory, and nothing is subscribed
     s.subs = <void**>calloc(<size_t>s.cfg.n_subjects + 1, sizeof(void*))
@@ -182,7 +188,7 @@ cdef int stream_listen(Stream* s) noexcept nogil:
         return -1
     s.n_subs = s.cfg.n_subjects
     if ((s.member == NULL and subscribe_messages(s) < 0)
-            or (s.cfg.flags & STREAM_ALLOW_DIRECT and subscribe_direct(s, s.cfg.name, s.direct) < 0)):
+            or member_answers(s) < 0):
         stream_hear_nothing(s)
         return -1
     s.active = True
@@ -219,10 +225,40 @@ cdef int member_open(Stream* s, uint64_t refused, void (*proposed)(void* ctx) no
         return -1
     s.member.refused = refused
     s.member.recovering = True
+    s.member.id_unknown = is_last_gone(s)
+    s.member.check.fn = check_due
+    s.member.check.owner = s
     s.member.proposed = proposed
-    s.member.proposed_ctx = ctx
+    s.member.ctx = ctx
     stream_count_bytes(s)
     return changed
+
+
+cdef enum:
+    CHECK_PERIOD = 120                  # s between two looks for what no consumer needs, as of nats-server
+    CHECK_MORE = 30                     # and up to so many more
+
+
+cdef void check_due(Timer* t, int64_t now) noexcept nogil:
+    # A member may have led, or opened its consumers, when a consumer's group was not as far here as elsewhere.
+    cdef Stream* s = <Stream*>t.owner
+    stream_settle(s, 0, False)
+    if not s.consumer_missing:
+        strays_settle(s, True)
+        s.member.strays = s.entered + 1
+    if s.member.leads:
+        check_set(s)
+
+
+cdef void check_set(Stream* s) noexcept nogil:
+    if s.cfg.retention != RETENTION_LIMITS:
+        timer_set(&s.env.timers, &s.member.check,
+                  s.env.mono + (CHECK_PERIOD + <int64_t>(env_secret(s.env) % CHECK_MORE)) * SECOND)
+
+
+cdef void check_stop(Stream* s) noexcept nogil:
+    if s.member != NULL:
+        timer_cancel(&s.env.timers, &s.member.check)
 
 
 cdef int member_lead(Stream* s) noexcept nogil:
@@ -233,12 +269,28 @@ cdef int member_lead(Stream* s) noexcept nogil:
     s.member.abandoned = s.member.held.count
     timetable_again(s, False)       # what is due was the former leader's to do
     stream_settle(s, 0, False)
+    check_set(s)
     return 0
+
+
+cdef void stream_served(Stream* s) noexcept nogil:
+    # All its consumers are open: what came before is looked through.
+    s.consumer_missing = False
+    stream_settle(s, 0, False)
+    if s.member != NULL:
+        s.member.strays_end = s.entered
+        strays_settle(s, False)
+        check_set(s)
+
+
+cdef void member_leave(Stream* s) noexcept nogil:
+    stream_hear_nothing(s)
 
 
 cdef void member_follow(Stream* s) noexcept nogil:
     stream_hear_nothing(s)
     s.member.leads = False
+    s.member.early = 0
     s.member.abandoned = 0
     bytes_free(&s.member.proposals)
     overlay_free(s.staging)
@@ -248,6 +300,20 @@ cdef void member_follow(Stream* s) noexcept nogil:
     free(s.dedupe.first)
     s.dedupe.first = NULL
     pattern_free(s)
+
+
+cdef void stream_rest(Stream* s) noexcept nogil:
+    dedupe_finish(s)
+    stream_hear_nothing(s)
+    batches_free(s)
+    timetable_stop(s)
+    dedupe_free(s)                  # last_resume has it read again
+
+
+cdef void member_close(Stream* s) noexcept nogil:
+    member_follow(s)
+    stream_rest(s)
+    member_free(s)
 
 
 cdef void store_config(const StreamConfig* cfg, const StreamPlace* place, StoreConfig* to) noexcept nogil:
@@ -282,7 +348,7 @@ cdef int stream_update(Stream* s, const StreamConfig* cfg) noexcept nogil:
     batches_configured(s)
     if old.duplicate_window != new.duplicate_window:
         dedupe_window_changed(s)
-    if s.active and old.flags & STREAM_ALLOW_DIRECT and not new.flags & STREAM_ALLOW_DIRECT:
+    if not new.flags & STREAM_ALLOW_DIRECT:
         unsubscribe_all(s.env, s.direct, 2)
     elif (s.active and new.flags & STREAM_ALLOW_DIRECT and not old.flags & STREAM_ALLOW_DIRECT
           and subscribe_direct(s, s.cfg.name, s.direct) < 0):
@@ -326,6 +392,7 @@ cdef Store* stream_give_store(Stream* s) noexcept nogil:
     direct_stop(s)
     batches_free(s)
     timetable_stop(s)
+    check_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     wait_cancel(&s.dedupe.cold)
     task_cancel(&s.dedupe.turn)
@@ -364,11 +431,13 @@ cdef void stream_answer_rest(Stream* s) noexcept nogil:
 
 cdef void stream_stop(Stream* s) noexcept nogil:
     dedupe_finish(s)
+    member_ends(s)
     stream_hear_nothing(s)
     intakes_free(s)
     direct_stop(s)
     batches_free(s)
     timetable_stop(s)
+    check_stop(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     wait_cancel(&s.dedupe.cold)
     task_cancel(&s.dedupe.turn)

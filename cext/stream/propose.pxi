@@ -24,7 +24,7 @@ cdef int proposal_add(Stream* s, const StreamEntry* e) noexcept nogil:
     n = <uint32_t>(b.n - was - sizeof(n))
     memcpy(b.data + was, &n, sizeof(n))
     if was == 0:
-        s.member.proposed(s.member.proposed_ctx)
+        s.member.proposed(s.member.ctx)
     return ST_OK
 
 

@@ -227,5 +227,6 @@ cdef bint watched(WatchIndex* x, Span subject) noexcept nogil:
 
 
 cdef inline bint is_unwanted(Stream* s, Span subject) noexcept nogil:
-    # Nobody is interested in a message: its sequence is used up.
-    return s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, subject)
+    # Nobody is interested in a message: its sequence is used up. A member whose consumers are not all open does not know that.
+    return (s.cfg.retention == RETENTION_INTEREST and not (s.member != NULL and s.consumer_missing)
+            and not watched(&s.watchers, subject))

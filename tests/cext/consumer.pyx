@@ -5,8 +5,9 @@ from libc.string cimport memset
 
 from jsserver.cext.bytes cimport Bytes, Span, bytes_free, span_of
 from jsserver.cext.consumer cimport (
-    ConsumerEntry, ConsumerHandle, consumer_apply, consumer_entry_get, consumer_entry_put, consumer_follow, consumer_join,
-    consumer_lead, consumer_lead_group, consumer_reset_group, consumer_restore,
+    JOINS, JOINS_ANEW, PROPOSE_LATER, ConsumerEntry, ConsumerHandle, StreamHandle, consumer_apply, consumer_ends,
+    consumer_entry_get, consumer_entry_put, consumer_follow, consumer_join, consumer_lead, consumer_lead_group,
+    consumer_reset_group, consumer_restore,
 )
 
 
@@ -43,8 +44,8 @@ def put_entry(dict said not None) -> bytes:
 
 cdef int note_proposal(void* ctx, Span entry) noexcept nogil:
     with gil:
-        if (<Member>ctx).refuses:
-            return -2
+        if (<Member>ctx).refuses or (<Member>ctx).busy:
+            return -2 if (<Member>ctx).refuses else PROPOSE_LATER
         (<Member>ctx).proposed.append((<const char*>entry.p)[:entry.n])
     return 0
 
@@ -54,15 +55,17 @@ cdef class Member:
     cdef ConsumerHandle handle
     cdef readonly list proposed
     cdef public bint refuses
+    cdef public bint busy       # takes nothing for the moment
 
     def __init__(self, ConsumerHandle handle not None):
-        cdef int rc
+        cdef int rc = 0
         self.handle = handle
         self.proposed = []
         with nogil:
             handle.box.enter()
-            consumer_follow(handle.c)
-            rc = consumer_join(handle.c)
+            if handle.c.group == NULL:
+                consumer_follow(handle.c)
+                rc = consumer_join(handle.c)
             handle.box.leave()
         if rc < 0:
             raise MemoryError
@@ -73,7 +76,7 @@ cdef class Member:
         cdef int rc
         with nogil:
             self.handle.box.enter()
-            rc = consumer_lead_group(self.handle.c, note_proposal, me)
+            rc = consumer_lead_group(self.handle.c, note_proposal, me, &self.handle.changed)
             self.handle.box.leave()
         if rc < 0:
             raise MemoryError
@@ -82,6 +85,13 @@ cdef class Member:
         with nogil:
             self.handle.box.enter()
             consumer_follow(self.handle.c)
+            self.handle.box.leave()
+
+    def end(self) -> None:
+        """It is closed next."""
+        with nogil:
+            self.handle.box.enter()
+            consumer_ends(self.handle.c)
             self.handle.box.leave()
 
     def reset(self, uint64_t seq, bytes reply not None) -> int:
@@ -104,18 +114,23 @@ cdef class Member:
             self.handle.box.leave()
         return rc
 
-    def restore(self, bytes state not None) -> int:
+    def restore(self, bytes state not None, bint installed=False) -> int:
         cdef Span text = span_of(state)
         cdef int rc
         with nogil:
             self.handle.box.enter()
-            rc = consumer_restore(self.handle.c, text)
+            rc = consumer_restore(self.handle.c, text, installed)
             self.handle.box.leave()
         return rc
 
     def asked(self) -> int:
         """How many pull requests wait with the leader."""
         return self.handle.c.asked.by_reply.n
+
+
+def open_joined(StreamHandle stream not None, prepared, directory, bint anew, bytes given not None) -> ConsumerHandle:
+    """A consumer that is a member from its opening on. anew: it stands where `given` says, whatever it knows."""
+    return stream.open_as(prepared, directory, False, JOINS_ANEW if anew else JOINS, given or None)
 
 
 def lead_alone(ConsumerHandle handle not None) -> None:

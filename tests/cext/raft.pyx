@@ -50,7 +50,7 @@ cdef class Group:
 
     def __cinit__(self, bytes id not None, list peers not None, int64_t now=0, uint32_t size=0, uint64_t seed=1,
                   uint64_t term=0, bytes vote=b"", uint64_t snapshot_term=0, uint64_t snapshot_index=0,
-                  bint observer=False, bint managed=False, bint fresh=False, bint lost=False):
+                  bint observer=False, bint managed=False, bint fresh=False, bint lost=False, uint64_t turns=0):
         cdef RaftConfig cfg
         cdef RaftStart at
         cdef bytes state = write_peer_state(size or len(peers), peers)
@@ -61,6 +61,7 @@ cdef class Group:
         cfg.managed = managed
         cfg.fresh = fresh
         cfg.lost = lost
+        cfg.turns = turns
         at.term = term
         at.vote = number(vote)
         at.snapshot_term = snapshot_term
@@ -121,6 +122,13 @@ cdef class Group:
     def remove_peer(self, bytes peer not None) -> None:
         told(raft_remove_peer(self.r, number(peer)))
 
+    def assign(self, list peers not None) -> None:
+        cdef bytes ids = b"".join([peer.ljust(8, b"\0") for peer in peers])
+        told(raft_assign(self.r, <const uint64_t*><const char*>ids, len(peers)))
+
+    def propose_state(self, bytes state not None) -> None:
+        told(raft_propose_state(self.r, span_of(state)))
+
     def hand_over(self, bytes to=b"") -> None:
         told(raft_hand_over(self.r, number(to)))
 
@@ -137,8 +145,17 @@ cdef class Group:
     def gone(self, bytes peer not None) -> None:
         told(raft_gone(self.r, number(peer)))
 
-    def campaign(self, bint preferred=False) -> None:
-        told(raft_campaign(self.r, preferred))
+    def campaign(self) -> None:
+        told(raft_campaign(self.r))
+
+    def choose(self, bint alone=True) -> None:
+        raft_choose(self.r, FIRST_OWN if alone else FIRST_ANY)
+
+    def seeks(self) -> bool:
+        return raft_seeks(self.r)
+
+    def seen(self, int64_t now, uint32_t others, bint led=False) -> None:
+        told(raft_seen(self.r, now, others, led))
 
     def fail(self) -> None:
         told(raft_failed(self.r))
@@ -174,6 +191,7 @@ cdef class Group:
             "role": ROLES[s.role], "term": s.term, "leader": name(s.leader), "first": s.first, "last": s.last,
             "last_term": s.last_term, "commit": s.commit, "applied": s.applied, "stored": s.stored,
             "generation": s.generation, "size": s.size, "quorum": s.quorum, "lost": s.lost,
+            "vote": name(s.vote),
         }
 
     def role(self) -> str:

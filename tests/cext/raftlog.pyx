@@ -174,7 +174,7 @@ cdef class Directory:
             if what == "tick":
                 rc = raft_tick(r, <int64_t>n)
             elif what == "campaign":
-                rc = raft_campaign(r, True)
+                rc = raft_campaign(r)
             elif what == "propose":
                 rc = raft_propose(r, n, ENTRY_NORMAL, span_of(b))
             elif what == "turn_end":

@@ -5,6 +5,7 @@ from os import PathLike
 from typing import Generic, Literal, TypedDict, TypeVar, overload
 
 Text = str | bytes
+
 class State(TypedDict):
     msgs: int
     bytes: int

@@ -1,15 +1,16 @@
 """An environment for streams and consumers: a clock that stands still until it is moved, and a way out that records what
 goes out and leads to the subscriptions in it; and streams that are opened in it, or in another one."""
 
+from cpython.pycapsule cimport PyCapsule_New
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
-    KIND_CLIENT, LISTENS, Bytes, Env, EnvLock, Event, FileOps, Msg, Mutex, Span, bytes_add, bytes_free, env_lock, env_lock_init,
-    env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, put_u64, span, span_eq, span_of,
-    subject_matches, task_run, timer_next, timer_run, timers_free,
+    KIND_CLIENT, KIND_ROUTER, LISTENS, Bytes, Env, EnvLock, Event, FileOps, Msg, Mutex, Span, bytes_add, bytes_free,
+    env_lock, env_lock_init, env_unlock, inbound_fn, mutex_free, mutex_init, posix_files, posix_system, put_u64, span,
+    span_eq, span_of, subject_matches, task_run, timer_next, timer_run, timers_free,
 )
 from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.store cimport (
@@ -110,6 +111,7 @@ cdef class TestEnv(EnvBox):
         self.own.out.subscribe = test_subscribe
         self.own.out.unsubscribe = test_unsubscribe
         self.own.out.has_interest = test_has_interest
+        self.own.out.heard_by = test_heard_by
         self.own.out.still_full = test_still_full
         self.own.out.watch = test_watch
         self.own.out.unwatch = test_unwatch
@@ -184,8 +186,9 @@ cdef class TestEnv(EnvBox):
                 w.fn(w.target, active)
             w = w.next
 
-    def inject(self, bytes subject, bytes data=b"", bytes reply=b"", bytes header=b"", bint run=True) -> int:
-        """Publishes; returns how many of the server's subscriptions took it. Tasks run unless told otherwise."""
+    def inject(self, bytes subject, bytes data=b"", bytes reply=b"", bytes header=b"", bint run=True, bint route=False) -> int:
+        """Publishes, as a client, or as a server by its route; returns how many of the server's subscriptions took it. Tasks run
+        unless told otherwise."""
         cdef Msg m
         cdef int n
         memset(&m, 0, sizeof(Msg))
@@ -195,7 +198,7 @@ cdef class TestEnv(EnvBox):
         m.header = span_of(header)
         m.data = span_of(data)
         m.cid = 1
-        m.kind = KIND_CLIENT
+        m.kind = KIND_ROUTER if route else KIND_CLIENT
         with nogil:
             env_lock(self.env)
             n = self.route(&m)
@@ -450,6 +453,11 @@ cdef bint test_has_interest(void* ctx, void* account, Span subject) noexcept nog
         return any(subject_matches(span_of(s), subject) for s, _ in box.clients)
 
 
+cdef uint32_t test_heard_by(void* ctx, void* account, Span subject) noexcept nogil:
+    with gil:
+        return (<TestEnv>ctx).clients.count((span_bytes(subject), b""))
+
+
 cdef bint test_still_full(void* ctx, void* account, Span subject) noexcept nogil:
     with gil:
         return span_bytes(subject) in (<TestEnv>ctx).full
@@ -498,6 +506,14 @@ cdef void test_event(void* ctx, const Event* e) noexcept nogil:
     with gil:
         (<TestEnv>ctx).events.append((
             e.kind, tuple(span_bytes(e.text[i]) for i in range(3)), tuple(e.num[i] for i in range(5))))
+
+
+class TestAccount:
+    """Any account: a TestEnv has one."""
+    __test__ = False
+
+    def pointer(self):
+        return PyCapsule_New(<void*>"account", b"jsserver.Account", NULL)
 
 
 cdef class PurgeInPieces:

@@ -1,0 +1,69 @@
+# A member that was opened looks for a leader. nats-server's members wait for 4 to 9 seconds, also where all of them are there
+# and nobody can lead; and a candidate that asks members which are not there yet waits once more. This one sees by what the
+# others subscribe to who is there, and whether one leads. A leader that lives is never challenged for it.
+
+cdef bint raft_seeks(const Raft* r) noexcept nogil:
+    # A candidate seeks on, as votes may be split; one that was chosen alone has no rival.
+    cdef const Seeking* k = &r.follow.seek
+    if not k.on or r.observer:
+        return False
+    return r.role == RAFT_FOLLOWER or r.role == RAFT_CANDIDATE and not r.ballot.asking and k.first != FIRST_OWN
+
+
+cdef void raft_choose(Raft* r, FirstLeader first) noexcept nogil:
+    r.follow.seek.first = first
+    if first == FIRST_ANY and r.fresh and not r.lost:
+        r.follow.seek.on = True                 # the others are not known yet, only how many there are at least
+        r.follow.seek.pause = campaign_pause(r)         # as nats-server's members wait then
+
+
+cdef uint64_t turn_of(const Raft* r, uint64_t id) noexcept nogil:
+    # Other groups of the same members have another order, so that no server leads most of them.
+    return mixed(id ^ r.turns)
+
+
+cdef int64_t turn_wait(const Raft* r) noexcept nogil:
+    # Members that asked at the same time would split the vote.
+    cdef uint64_t own = turn_of(r, r.id)
+    cdef uint32_t i
+    cdef int64_t before = 0
+    for i in range(r.members.n):
+        if turn_of(r, r.members.a[i].id) < own:
+            before += 1
+    return before * SEEK_TURN
+
+
+cdef bint is_turn(const Raft* r) noexcept nogil:
+    # Of a member that sees a quorum and no leader. A group that is new has nobody who leads: the one that was chosen asks at
+    # once, and the others leave it the time for that; where nobody was chosen, any of them asks soon.
+    cdef const Seeking* k = &r.follow.seek
+    if r.fresh and k.first == FIRST_ANY:
+        return r.now - k.quorum_at >= k.pause
+    if r.fresh and k.first == FIRST_OWN and (k.all_at or r.now - k.quorum_at >= SEEK_CHOSEN):
+        return True
+    if k.all_at and not r.fresh and r.now - k.all_at >= SEEK_ALL + turn_wait(r):
+        return True
+    return r.now - k.quorum_at >= SEEK_QUORUM + turn_wait(r)
+
+
+cdef int raft_seen(Raft* r, int64_t now, uint32_t others, bint led) noexcept nogil:
+    cdef Seeking* k = &r.follow.seek
+    r.now = max(r.now, now)
+    if not raft_seeks(r):
+        return RAFT_OK
+    if led or others + 1 < quorum(&r.members):
+        k.all_at = k.quorum_at = 0
+        return RAFT_OK
+    if k.quorum_at == 0:
+        k.quorum_at = r.now
+    if others + 1 < r.members.size:
+        k.all_at = 0
+    elif k.all_at == 0:
+        k.all_at = r.now
+    if not is_turn(r) or is_outside(r) or r.apply.paused or r.apply.applied < r.apply.commit:
+        return RAFT_OK
+    k.tries += 1
+    k.on = k.tries < SEEK_TRIES                 # where a greater term is met, or nobody is elected, it may try again
+    k.all_at = k.quorum_at = 0
+    k.pause = campaign_pause(r)
+    return campaign(r)

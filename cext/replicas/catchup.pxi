@@ -1,0 +1,352 @@
+# A member becomes what a snapshot says: what the snapshot does not have goes, and what the member lacks its leader sends,
+# message by message. What its group agrees on meanwhile waits in the log.
+
+cdef enum CatchStep:
+    CATCH_PURGES                # what is before the first sequence goes
+    CATCH_REMOVES               # ... and what is deleted
+    CATCH_WAITS                 # for a leader, or for the next attempt
+    CATCH_TAKES                 # the leader was asked
+    CATCH_FAILED                # it did not send all
+
+cdef enum:
+    CATCH_PIECE = 4096          # sequences that are looked at in a turn
+    CATCH_ATTEMPTS = 6          # in which nothing came
+    ASKED_ROOM = 192            # bytes of a request
+
+cdef extern from *:
+    """
+    static const int64_t CATCH_LOOK = 250000000;
+    static const int64_t CATCH_AGAIN = 2000000000;
+    static const int64_t CATCH_FIRST = 5000000000;
+    static const int64_t CATCH_NEXT = 30000000000;
+    """
+    const int64_t CATCH_LOOK    # ns between two looks for the time and the leader
+    const int64_t CATCH_AGAIN   # ns between attempts
+    const int64_t CATCH_FIRST   # ns until the first message
+    const int64_t CATCH_NEXT    # ns between messages
+
+cdef struct CatchUp:
+    ReplicatedStream* r
+    Bytes state                 # what head and holes are views of
+    StateHead head
+    HoleWalk holes
+    uint64_t hole               # the run that is being removed: from here
+    uint64_t hole_end           # ... to before here
+    uint64_t index              # of the snapshot
+    CatchStep step
+    Purge purge
+    int result                  # ST_WAIT: it goes on
+    Task task
+    Timer timer
+    int64_t until               # mono: of what is waited for
+    uint64_t leader             # who was asked
+    uint64_t had                # last sequence at that time
+    uint32_t attempts
+    uint64_t term               # in which this member led last, while it lacked messages that damage has cost
+    Bytes kept                  # of change_get
+    void* sub
+    uint32_t n_inbox
+    char inbox[32]
+
+
+cdef uint64_t last_of(ReplicatedStream* r) noexcept nogil:
+    cdef StoreState state
+    store_state(r.s.store, &state)
+    return state.last_seq
+
+
+cdef int catch_look(CatchUp* c) noexcept nogil:
+    # Looks again soon.
+    return timer_set(&c.r.env.timers, &c.timer, c.r.env.mono + CATCH_LOOK)
+
+
+cdef void catch_soon(CatchUp* c) noexcept nogil:
+    task_post(&c.r.env.tasks, &c.task)
+
+
+# ---- what the snapshot does not have ---------------------------------------------------------------------------------
+
+cdef int catch_skip(CatchUp* c, uint64_t seq) noexcept nogil:
+    cdef Change x
+    memset(&x, 0, sizeof(Change))
+    x.kind = CHANGE_SKIP
+    x.seq = seq
+    x.ts = c.r.env.now
+    return <int>stream_apply(c.r.s, &x)
+
+
+cdef int catch_remove(CatchUp* c, uint64_t seq) noexcept nogil:
+    cdef Change x
+    cdef int rc
+    memset(&x, 0, sizeof(Change))
+    x.kind = CHANGE_DELETE
+    x.seq = seq
+    x.ts = c.r.env.now
+    rc = <int>stream_apply(c.r.s, &x)
+    return ST_OK if rc == ST_NOT_FOUND or rc == ST_DAMAGED else rc
+
+
+cdef int catch_removes(CatchUp* c) noexcept nogil:
+    # A piece. ST_OK: that was the last | ST_WAIT | another ST_*
+    cdef uint64_t count, seq, last = last_of(c.r)
+    cdef uint32_t work = CATCH_PIECE
+    cdef int rc = ST_OK
+    while work and rc == ST_OK:
+        work -= 1
+        seq = store_next_seq(c.r.s.store, NULL, c.hole) if c.hole < c.hole_end else 0
+        if seq and seq < c.hole_end and seq <= last:
+            c.hole = seq + 1
+            rc = catch_remove(c, seq)
+        elif holes_next(&c.holes, &c.hole, &count) == 1:
+            c.hole_end = c.hole + count if count <= UINT64_MAX - c.hole else UINT64_MAX
+        else:
+            return ST_OK
+    return ST_WAIT if rc == ST_OK else rc
+
+
+cdef int catch_purges(CatchUp* c) noexcept nogil:
+    # Likewise.
+    if c.purge.more:
+        purge_step(&c.purge)
+    if c.purge.more:
+        return ST_WAIT
+    return <int>min(c.purge.gone, <int64_t>ST_OK)
+
+
+cdef bint has_all(CatchUp* c) noexcept nogil:
+    return c.r.lost == 0 and last_of(c.r) >= c.head.last
+
+
+cdef int catch_on(CatchUp* c) noexcept nogil:
+    # ST_OK: the stream is what the snapshot says | ST_WAIT: there is more to do | another ST_*
+    cdef int rc = ST_OK if c.step == CATCH_REMOVES else ST_WAIT
+    if c.step == CATCH_PURGES:
+        rc = catch_purges(c)
+        if rc == ST_OK:
+            c.step = CATCH_REMOVES
+    if c.step == CATCH_REMOVES:
+        rc = catch_removes(c)
+        if rc == ST_OK and c.head.first > last_of(c.r) + 1:
+            rc = catch_skip(c, c.head.first - 1)
+        if rc == ST_OK and has_all(c):
+            return ST_OK
+        if rc == ST_OK:
+            catch_wait(c, 0)
+            rc = catch_asks(c)
+    elif c.step == CATCH_FAILED:
+        rc = catch_again(c)
+    if c.step <= CATCH_REMOVES and rc == ST_WAIT:
+        catch_soon(c)
+    return rc
+
+
+# ---- what it lacks ---------------------------------------------------------------------------------------------------
+
+cdef void catch_wait(CatchUp* c, int64_t ns) noexcept nogil:
+    group_deaf(c.r.g, &c.sub)
+    c.step = CATCH_WAITS
+    c.until = c.r.env.mono + ns
+
+
+cdef int catch_gives_up(CatchUp* c) noexcept nogil:
+    # Nobody has it. What was kept in spite of damage stays as it is.
+    c.r.lost = 0
+    return ST_OK if has_all(c) else ST_NOT_FOUND
+
+
+cdef int catch_again(CatchUp* c) noexcept nogil:
+    # An attempt that brought something is none of those that fail.
+    c.attempts = 1 if c.r.lost == 0 and last_of(c.r) > c.had else c.attempts + 1
+    if c.attempts >= CATCH_ATTEMPTS:
+        return catch_gives_up(c)
+    catch_wait(c, CATCH_AGAIN)
+    return ST_WAIT if catch_look(c) == 0 else ST_NO_MEMORY
+
+
+cdef void catch_request(CatchUp* c, uint64_t leader) noexcept nogil:
+    cdef char text[ASKED_ROOM]
+    cdef char id[9]
+    cdef int n
+    memcpy(id, &c.r.g.id, 8)
+    id[8] = 0
+    c.had = c.r.lost - 1 if c.r.lost else last_of(c.r)
+    n = snprintf(text, sizeof(text),
+                 b"{\"peer\":\"%s\",\"first_seq\":%llu,\"last_seq\":%llu,\"delete_ranges\":true,\"min_applied\":%llu}", id,
+                 <unsigned long long>(c.had + 1), <unsigned long long>c.head.last, <unsigned long long>c.index)
+    c.leader = leader
+    c.step = CATCH_TAKES
+    c.until = c.r.env.mono + CATCH_FIRST
+    group_say(c.r.g, span(c.r.sync, c.r.n_sync), span(c.inbox, c.n_inbox), span(text, <uint32_t>n))
+
+
+cdef int catch_asks(CatchUp* c) noexcept nogil:
+    # The leader, as soon as there is one: another member, as this one lacks messages.
+    cdef RaftState now
+    raft_state(c.r.g.raft, &now)
+    if now.role == RAFT_LEADER and c.r.lost and now.term != c.term:
+        c.term = now.term           # the others may lack some, too: they make it lead again and again
+        c.attempts += 1
+        if c.attempts >= CATCH_ATTEMPTS:
+            return catch_gives_up(c)
+    if now.role == RAFT_LEADER:
+        raft_hand_over(c.r.g.raft, 0)
+        group_due(c.r.g)
+    elif now.leader:
+        group_deaf(c.r.g, &c.sub)
+        c.n_inbox = inbox_new(c.r.env, b"$JSC.R.", c.inbox)
+        c.sub = group_hear(c.r.g, span(c.inbox, c.n_inbox), catch_in, c)
+        if c.sub == NULL:
+            return ST_NO_MEMORY
+        catch_request(c, now.leader)
+    return ST_WAIT if catch_look(c) == 0 else ST_NO_MEMORY
+
+
+cdef int catch_lets_go(CatchUp* c, const StreamEntry* e) noexcept nogil:
+    # Of what is behind damage, not before the leader sends it again. ST_*
+    cdef Change x
+    cdef int rc
+    if c.r.lost == 0:
+        return ST_OK
+    if c.r.lost != (e.change.seq if e.change.kind == CHANGE_SKIP and e.change.most else e.lseq):
+        return ST_ORDER
+    memset(&x, 0, sizeof(Change))
+    x.kind = CHANGE_TRUNCATE
+    x.seq = c.r.lost - 1
+    x.ts = c.r.env.now
+    rc = <int>stream_apply(c.r.s, &x)
+    if rc == ST_OK:
+        c.r.lost = 0
+    return rc
+
+
+cdef int catch_in(void* target, const Msg* m) noexcept nogil:
+    # What the leader sends; each message of it is acked, as the leader lets only so many be on their way.
+    cdef CatchUp* c = <CatchUp*>target
+    cdef StreamEntry e
+    cdef Span none = span(NULL, 0)
+    cdef int rc
+    if c.step != CATCH_TAKES:
+        return 1
+    rc = change_get(m.data, &c.kept, &e) if m.data.n else 0
+    if rc == 1:
+        rc = catch_lets_go(c, &e)
+        if rc == ST_OK:
+            rc = member_caught(c.r.s, &e)
+    elif rc == 0:
+        rc = ST_ORDER               # the end, before all came, or nonsense
+    c.until = c.r.env.mono + CATCH_NEXT
+    if rc == ST_OK and has_all(c):
+        c.result = ST_OK
+        c.step = CATCH_WAITS
+    elif rc == ST_ORDER or rc == ST_UNKNOWN:
+        c.step = CATCH_FAILED
+    elif rc != ST_OK:
+        c.result = rc
+        c.step = CATCH_WAITS
+    if m.reply.n:
+        group_say(c.r.g, m.reply, none, none if rc == ST_OK else span_c(b"the message cannot be stored"))
+    if c.step != CATCH_TAKES:
+        catch_soon(c)
+    return 1
+
+
+cdef int catch_timed(CatchUp* c) noexcept nogil:
+    # ST_WAIT | as catch_on
+    cdef RaftState now
+    raft_state(c.r.g.raft, &now)
+    if c.step == CATCH_WAITS and c.r.env.mono >= c.until:
+        return catch_asks(c)
+    if c.step == CATCH_TAKES and now.leader != c.leader and (now.leader or now.role == RAFT_LEADER):
+        return catch_asks(c)        # the next one goes on where that one ended
+    if c.step == CATCH_TAKES and c.r.env.mono >= c.until:
+        return catch_again(c)
+    return ST_WAIT if catch_look(c) == 0 else ST_NO_MEMORY
+
+
+# ---- from its beginning to its end -------------------------------------------------------------------------------------
+
+cdef void catch_ended(CatchUp* c, int rc) noexcept nogil:
+    cdef ReplicatedStream* r = c.r
+    if rc == ST_WAIT:
+        return
+    catchup_end(r)
+    r.caught_up(r, rc)
+
+
+cdef void catch_task(Task* t) noexcept nogil:
+    cdef CatchUp* c = <CatchUp*>t.owner
+    catch_ended(c, c.result if c.result != ST_WAIT else catch_on(c))
+
+
+cdef void catch_tick(Timer* t, int64_t now) noexcept nogil:
+    # What it leads to is another turn's, as the end frees the timer.
+    cdef CatchUp* c = <CatchUp*>t.owner
+    if c.result == ST_WAIT:
+        c.result = catch_timed(c)
+    if c.result != ST_WAIT:
+        catch_soon(c)
+
+
+cdef void catchup_end(ReplicatedStream* r) noexcept nogil:
+    cdef CatchUp* c = r.catch_up
+    if c == NULL:
+        return
+    r.catch_up = NULL
+    group_deaf(r.g, &c.sub)
+    task_cancel(&c.task)
+    timer_cancel(&r.env.timers, &c.timer)
+    purge_free(&c.purge)
+    bytes_free(&c.kept)
+    bytes_free(&c.state)
+    free(c)
+
+
+cdef CatchUp* catch_new(ReplicatedStream* r, Span state, uint64_t index) noexcept nogil:
+    # NULL: no memory.
+    cdef CatchUp* c = <CatchUp*>calloc(1, sizeof(CatchUp))
+    if c == NULL:
+        return NULL
+    c.r = r
+    c.index = index
+    c.step = CATCH_PURGES
+    c.result = ST_WAIT
+    c.task.fn = catch_task
+    c.task.owner = c
+    c.timer.fn = catch_tick
+    c.timer.owner = c
+    r.catch_up = c
+    if bytes_add(&c.state, state.p, state.n) < 0:
+        catchup_end(r)
+        return NULL
+    return c
+
+
+cdef uint64_t lost_of(ReplicatedStream* r, const StateHead* head) noexcept nogil:
+    # The first sequence of a state that damage has cost; 0: none.
+    cdef uint64_t seq = store_lost_from(r.s.store, max(head.first, 1))
+    return seq if seq <= head.last else 0
+
+
+cdef int stream_state_apply(ReplicatedStream* r, Span state, uint64_t index) noexcept nogil:
+    cdef CatchUp* c
+    cdef StoreState had
+    cdef uint64_t refused
+    cdef int rc
+    catchup_end(r)
+    if not stream_state_refused(state, &refused):
+        return ST_UNKNOWN
+    c = catch_new(r, state, index)
+    if c == NULL:
+        return ST_NO_MEMORY
+    state_head_get(span(c.state.data, <uint32_t>c.state.n), &c.head)
+    holes_begin(&c.holes, &c.head)
+    member_installed(r.s, refused, c.head.last)
+    if r.lost:
+        r.lost = lost_of(r, &c.head)
+    store_state(r.s.store, &had)
+    if had.first_seq < c.head.first:
+        purge_begin(&c.purge, r.s, span(NULL, 0), c.head.first, 0, False)
+    rc = catch_on(c)
+    if rc != ST_WAIT:
+        catchup_end(r)
+    return rc

@@ -1,0 +1,189 @@
+# A replicated stream from its opening to its end.
+
+cdef ReplicatedStream* replicated_new(Env* env, Stream* s, Span sync, ReplicaStanding standing) noexcept nogil:
+    # NULL: no memory.
+    cdef ReplicatedStream* r = <ReplicatedStream*>calloc(1, sizeof(ReplicatedStream))
+    if r == NULL:
+        return NULL
+    r.env = env
+    r.s = s
+    r.standing = standing
+    r.task.fn = stream_task
+    r.task.owner = r
+    r.timer.fn = keep_tick
+    r.caught_up = stream_caught_up
+    r.timer.owner = r
+    r.n_sync = min(sync.n, <uint32_t>SYNC_MAX)
+    memcpy(r.sync, sync.p, r.n_sync)
+    r.kept_at = env.mono
+    r.kept_pause = keep_pause(env)
+    return r
+
+
+cdef struct LogWalk:
+    # What a group's log has, entry by entry, from the opening on.
+    Group* g
+    uint64_t at                 # the next record
+    uint64_t end                # behind the last one
+    AppendEntry m               # what is left of the one before
+
+
+cdef void log_walk(LogWalk* w, Group* g, const RaftFound* found) noexcept nogil:
+    memset(w, 0, sizeof(LogWalk))
+    w.g = g
+    w.at = found.snapshot_index + 1
+    w.end = w.at + found.records
+
+
+cdef int log_next(LogWalk* w, Entry* e) noexcept nogil:
+    # 1 | 0: there is no more | -1: a record cannot be read
+    cdef Span record
+    while not entry_next(&w.m.entries, e):
+        if w.at == w.end:
+            return 0
+        if not raftlog_load(w.g.log, w.at, &record) or not append_entry_read(record, &w.m):
+            return -1
+        w.at += 1
+    return 1
+
+
+cdef bint log_begins(Group* g, const RaftFound* found, uint64_t refused, uint64_t* last) noexcept nogil:
+    # Behind which sequence of the stream the log has all messages. False: it has none, and nothing stands for what it had.
+    cdef StateHead head
+    cdef LogWalk w
+    cdef Entry e
+    cdef StreamEntry x
+    cdef Bytes kept
+    cdef bint known = False
+    if found.snapshot_index:
+        last[0] = head.last if state_head_get(found.state, &head) else 0
+        return True
+    memset(&kept, 0, sizeof(Bytes))
+    log_walk(&w, g, found)
+    while not known and log_next(&w, &e) == 1:
+        known = (e.type == ENTRY_NORMAL and change_get(e.data, &kept, &x) == 1
+                 and x.change.kind == CHANGE_MESSAGE and x.lseq >= refused)
+        last[0] = x.lseq - refused if known else 0
+    bytes_free(&kept)
+    return known
+
+
+cdef uint64_t entry_reach(const StreamEntry* e) noexcept nogil:
+    # The last sequence that a change may use up.
+    cdef const Change* c = &e.change
+    if c.kind == CHANGE_SKIP and c.most:
+        return c.seq + c.most
+    if c.kind == CHANGE_MESSAGE or c.kind == CHANGE_SKIP:
+        return e.lseq + 1
+    if c.kind == CHANGE_PURGE:
+        return max(c.seq, e.last)
+    return 0
+
+
+cdef uint64_t log_reach(Group* g, const RaftFound* found) noexcept nogil:
+    # The last sequence that the entries of the log may use up; UINT64_MAX: some of them cannot be told.
+    cdef LogWalk w
+    cdef Entry e
+    cdef StreamEntry x
+    cdef Bytes kept
+    cdef uint64_t reach = 0
+    cdef int rc
+    memset(&kept, 0, sizeof(Bytes))
+    log_walk(&w, g, found)
+    rc = log_next(&w, &e)
+    while rc == 1 and e.type != ENTRY_SNAPSHOT:
+        if e.type == ENTRY_NORMAL:
+            if change_get(e.data, &kept, &x) < 0:
+                break
+            reach = max(reach, entry_reach(&x))
+        rc = log_next(&w, &e)
+    bytes_free(&kept)
+    return reach if rc == 0 else UINT64_MAX
+
+
+cdef uint64_t jumped_from(ReplicatedStream* r, Group* g, const RaftFound* found, uint64_t last) noexcept nogil:
+    # The first of the sequences that an earlier start left out behind the last message, further than the log reaches; 0: none.
+    cdef StoreState s
+    cdef uint64_t end
+    store_state(r.s.store, &s)
+    end = max(store_last_match(r.s.store, NULL), last)
+    return end + 1 if s.last_seq > end and s.last_seq > max(log_reach(g, found), last) else 0
+
+
+cdef int stream_lost_again(ReplicatedStream* r, Group* g, const RaftFound* found, uint64_t last) noexcept nogil:
+    # Sequences that the store leaves out at a start, as damage may have cost messages of them, come once more from the log, which
+    # begins behind `last`, with all behind them: else they would pass for applied. What the log does not have any more the leader
+    # sends. ST_*
+    cdef Change c
+    memset(&c, 0, sizeof(Change))
+    c.seq = store_lost_from(r.s.store, last + 1)
+    if c.seq == 0:
+        c.seq = jumped_from(r, g, found, last)
+    if c.seq == 0:
+        return ST_OK
+    c.kind = CHANGE_TRUNCATE
+    c.seq -= 1
+    c.ts = r.env.now
+    return <int>stream_apply(r.s, &c)
+
+
+cdef int replicated_begin(ReplicatedStream* r, Group* g, const RaftFound* found) noexcept nogil:
+    # With the lock held: the stream is a member, and its group's to change. 0 | 1 as of member_open | ST_UNKNOWN: the state of
+    # the snapshot is damaged | another error of the store
+    cdef uint64_t refused = 0, last = 0
+    cdef StateHead head
+    cdef int rc = ST_OK
+    if found.snapshot_index and not stream_state_refused(found.state, &refused):
+        return ST_UNKNOWN
+    if log_begins(g, found, refused, &last):
+        rc = stream_lost_again(r, g, found, last)
+    else:
+        last = last_of(r)
+    if rc != ST_OK:
+        return rc
+    if r.s.active:
+        stream_rest(r.s)                        # until now it was this server's alone
+    rc = member_open(r.s, refused, stream_proposed, r)
+    if rc < 0:
+        return ST_NO_MEMORY
+    member_begins(r.s, last)
+    member_ending(r.s, stream_ended)
+    r.s.consumer_missing = True                 # those that it has are opened later
+    r.g = g
+    r.given = r.kept = found.snapshot_index
+    r.given_term = found.snapshot_term
+    r.kept_refused = refused
+    r.recovered = found.snapshot_index + found.records
+    if found.records == 0:
+        member_recovered(r.s)
+    group_own(g, stream_turn, r)
+    if found.snapshot_index:
+        state_head_get(found.state, &head)
+        r.lost = lost_of(r, &head)
+        r.standing = standing_based(r.standing)
+        stream_replaced(r, found.state, found.snapshot_index)
+    stream_due(r)
+    return rc
+
+
+cdef void replicated_stop(ReplicatedStream* r) noexcept nogil:
+    # With the lock held; then its group is closed WITHOUT it, and it is freed.
+    if r.s != NULL:
+        member_ending(r.s, NULL)
+    stream_rests(r)
+    r.s = NULL
+    group_stop(r.g)
+
+
+cdef void replicated_part(ReplicatedStream* r) noexcept nogil:
+    # As replicated_stop; the stream is this server's alone from now on, and does not serve yet.
+    cdef Stream* s = r.s
+    replicated_stop(r)
+    if s != NULL:
+        member_close(s)
+
+
+cdef void replicated_free(ReplicatedStream* r) noexcept nogil:
+    bytes_free(&r.taken)
+    bytes_free(&r.state)
+    free(r)
