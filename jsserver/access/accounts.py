@@ -16,6 +16,7 @@ class Accounts:
         self._handles: dict[str, AccountHandle] = {}
         self._names: dict[int, str] = {}
         self._tags: dict[str, str] = {}
+        self._leafs: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> AccountHandle:
         return self._handles[name]
@@ -57,6 +58,15 @@ class Accounts:
         tag = self.tag_of(name)
         return name if tag == name else f"{name}/{tag}"
 
+    def limit_leafs(self, name: str, most: int) -> None:
+        """How many leaf nodes and hubs the account may have here from now on; -1: no limit."""
+        self._leafs[name] = most
+
+    def most_leafs(self, name: str) -> int:
+        """As limit_leafs() has it."""
+        return self._leafs.get(name, -1)
+
     def close(self, name: str) -> None:
         """Ends an account, whose streams were closed before: its clients are cut."""
+        self._leafs.pop(name, None)
         self._handles.pop(name).close()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from jsserver.cext.engine import CLOSE_REASONS, ConnNumbers, Item
+from jsserver.cext.engine import (
+    CLOSE_REASONS,
+    HUB_KIND,
+    INBOX_CLOSED,
+    LEAF_KIND,
+    ConnNumbers,
+    DataPlane,
+    Item,
+)
 
 CLOSE_CODES = {text: code for code, text in CLOSE_REASONS.items()}
 """The numbers that the data plane closes connections with, by what they stand for."""
@@ -16,6 +24,9 @@ TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"
 """What monitoring calls types of connections."""
 CLIENT_OVER_TCP, LEAF_OVER_TCP = "STANDARD", "LEAFNODE"
 """What users may be limited to: the types of connections without more around them."""
+
+NOTED_KIND = 3
+"""Which number of an item about a connection tells its kind."""
 
 
 class Connect(msgspec.Struct):
@@ -122,3 +133,18 @@ def read_connection(item: Item) -> Connection:
         secured=secured,
         user=options.nkey or options.user or (HIDDEN if options.auth_token else ""),
     )
+
+
+def kind_of(item: Item) -> int:
+    """The kind of the connection that an item is about, as the data plane numbers kinds."""
+    return item.numbers[-1] if item.kind == INBOX_CLOSED else item.numbers[NOTED_KIND]
+
+
+def is_leaf(item: Item) -> bool:
+    """Whether an item is about a leaf node or a hub."""
+    return kind_of(item) in (LEAF_KIND, HUB_KIND)
+
+
+def gave_up(plane: DataPlane, item: Item) -> bool:
+    """Whether a client has gone that waits to be let in; links to leaf nodes end by themselves."""
+    return not is_leaf(item) and plane.connection(item.cid) is None

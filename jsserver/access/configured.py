@@ -8,7 +8,6 @@ from jsserver import TYPE_CHECKING
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import MappingTable
 from jsserver.config.block import Block, each
-from jsserver.config.member import only_votes
 from jsserver.config.options import GLOBAL_ACCOUNT, Mapping, Options
 
 if TYPE_CHECKING:
@@ -67,6 +66,7 @@ class Configured:
         self._accounts.open(GLOBAL_ACCOUNT)
         for account in options.accounts:
             self._accounts.open(account.name)
+            self._accounts.limit_leafs(account.name, account.max_leafnodes)
         for name, limits in coming.limits.items():
             self._accounts[name].limit_clients(*limits)
             self._limits[name] = limits
@@ -96,6 +96,7 @@ class Configured:
         self._limits.pop(name, None)
         self._accounts.close(name)
 
+
 def _mappings_of(options: Options) -> Iterator[tuple[str, Sequence[Mapping]]]:
     yield GLOBAL_ACCOUNT, options.mappings
     for account in options.accounts:
@@ -111,7 +112,6 @@ def _table(mappings: Sequence[Mapping]) -> MappingTable:
 def _shared_by(options: Options) -> Coming:
     linked = options.cluster.port or options.gateway.port
     alone = not linked or not options.system
-    alone = alone or (options.jetstream.enabled and not only_votes(options))
     elsewhere = {} if alone else options.jetstream_accounts  # whose JetStream is on other servers
     shares = any(account.imports or account.exports for account in options.accounts)
     if not shares and not elsewhere:

@@ -50,6 +50,11 @@ class Links:
             if list(imports) != list(self._linked.get(name, ())):
                 self._link(name, imports)
 
+    def follow_one(self, account: str, imports: Imports) -> None:
+        """This account imports from now on what is wanted, and the others what they import."""
+        if list(imports) != list(self._linked.get(account, ())):
+            self._link(account, imports)
+
     def _link(self, account: str, imports: Imports) -> None:
         routes = imports.values()
         self._accounts[account].link(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jsserver.access.certificates import certificate_ends, has_to_be_stapled
 from jsserver.cext.tls import SecurityContext
@@ -34,20 +34,32 @@ class Certified:
 
 
 class Secured:
-    """What connections of clients are secured by, of those behind WebSocket, and of other servers
-    of the cluster (None: nothing), and what certificates are shown with."""
+    """What connections of clients are secured by, of those behind WebSocket (None: nothing), and
+    those to other servers, and what certificates are shown with."""
 
     def __init__(
         self,
         clients: Certified | None,
         websocket: Certified | None,
-        routes: Certified | None,
+        links: Links,
         staples: Staples,
     ) -> None:
         self.clients = clients
         self.websocket = websocket
-        self.routes = routes
+        self.links = links
         self.staples = staples
+
+
+class Links(NamedTuple):
+    """What connections to other servers are secured by, that come (None: nothing): routes, leaf
+    nodes, gateways. `hubs`: those that this server makes, by the labels of remotes; `clusters`: by
+    the clusters' names, where that is not as with `gateways`."""
+
+    routes: Certified | None
+    leafs: Certified | None
+    gateways: Certified | None
+    hubs: dict[str, SecurityContext]
+    clusters: dict[str, SecurityContext]
 
 
 def secured(options: Options, staples: Staples, log: Warned) -> Secured:
@@ -64,16 +76,32 @@ def secured(options: Options, staples: Staples, log: Warned) -> Secured:
         tls = Tls(**{**vars(through), **first})
         context = _context(options, tls, staples, log, optional=False)
         websocket = Certified(context, certificate_ends(through))
-    return Secured(clients, websocket, _of_routes(options, log), staples)
+    return Secured(clients, websocket, _of_links(options, log), staples)
 
 
-def _of_routes(options: Options, log: Warned) -> Certified | None:
-    tls = options.cluster.tls
-    if tls is None:
-        return None
+def _of_links(options: Options, log: Warned) -> Links:
+    leafs, gateway = options.leafnodes, options.gateway
+    pins = None if leafs.tls is None else leafs.tls.pinned_certs
+    hubs = {}
+    for remote in leafs.remotes:
+        tls = Tls(**{**vars(remote.tls or Tls()), "pinned_certs": pins})
+        if remote.tls is not None or pins is not None:
+            hubs[remote.label] = _of_link(tls, log).context
+    clusters = {
+        remote.name: _of_link(remote.tls, log).context
+        for remote in gateway.gateways
+        if remote.tls is not None
+    }
+    accepted = (options.cluster.tls, leafs.tls, gateway.tls)
+    routes, of_leafs, gateways = (None if tls is None else _of_link(tls, log) for tls in accepted)
+    return Links(routes, of_leafs, gateways, hubs, clusters)
+
+
+def _of_link(tls: Tls, log: Warned) -> Certified:
     for path in readable_by_others(tls):
         log.warn(f"The private key in {path} can be read by others than its owner")
-    return Certified(security_context(tls, optional=False, dials=True), certificate_ends(tls))
+    ends = certificate_ends(tls) if tls.certificates else ""
+    return Certified(security_context(tls, optional=False, dials=True), ends)
 
 
 def _context(

@@ -19,7 +19,6 @@ from jsserver.config.values import (
     as_map,
     as_size,
     as_text,
-    ignored,
     integer,
     read_block,
     shown,
@@ -113,9 +112,7 @@ def _read_jetstream(account: Account, value: Value, problems: Problems) -> None:
 _CONNECTIONS = integer("max_connections")
 _SUBSCRIPTIONS = integer("max_subscriptions")
 _PAYLOAD = integer("max_payload")
-_LEAFNODES = ignored(
-    "max_leafnodes", integer("max_leafnodes"), -1, "leafnodes of an account are not counted"
-)
+_LEAFNODES = integer("max_leafnodes")
 _LIMITS: dict[str, Reader] = {
     "max_connections": _CONNECTIONS,
     "max_conn": _CONNECTIONS,

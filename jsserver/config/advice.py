@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jsserver.config.member import NO_STREAMS, only_votes
 from jsserver.config.options import Options
 from jsserver.text.goformat import byte_size, quote
 
@@ -37,15 +36,8 @@ def of_members(options: Options) -> str:
     """Why a server cannot take part in the JetStream of its cluster; "": it can."""
     from jsserver.config.values import not_available
 
-    if not only_votes(options):
-        return (
-            f"{not_available('holding streams in a cluster')}; with the tag {quote(NO_STREAMS)} in"
-            " server_tags the server votes in the meta group, and holds none"
-        )
-    if options.operators.enabled:
-        return not_available("operator mode for a server that votes in a meta group")
-    if options.jetstream.key:
-        return not_available("an encrypted store of a server that votes in a meta group")
+    if options.jetstream.object_requests.enabled:
+        return not_available("object_requests in a JetStream cluster")
     return ""
 
 

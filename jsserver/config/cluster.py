@@ -108,9 +108,9 @@ def _read_accounts(block: Cluster, value: Value, problems: Problems) -> None:
 
 
 def _read_tls(block: Cluster, value: Value, problems: Problems) -> None:
-    from jsserver.config.tls import read_cluster_tls  # a server without TLS goes without it
+    from jsserver.config.tls import read_mutual_tls  # a server without TLS goes without it
 
-    read_cluster_tls(block, value, problems)
+    read_mutual_tls(block, value, problems)
 
 
 def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> None:

@@ -74,11 +74,17 @@ def _read_urls(remote: RemoteGateway, value: Value, problems: Problems) -> None:
     remote.urls = read_urls(value.data, "gateway", parse_gateway, problems)
 
 
+def _read_tls(target: Gateway | RemoteGateway, value: Value, problems: Problems) -> None:
+    from jsserver.config.tls import read_mutual_tls  # a server without TLS goes without it
+
+    read_mutual_tls(target, value, problems)
+
+
 _REMOTE: dict[str, Reader] = {
     "name": text("name"),
     "url": _read_url,
     "urls": _read_urls,
-    "tls": unavailable("gateway (tls)"),
+    "tls": _read_tls,
 }
 
 
@@ -100,7 +106,7 @@ _BLOCK: dict[str, Reader] = {
     "connect_backoff": flag("connect_backoff"),
     "gateways": _read_gateways,
     **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), flag("reject_unknown")),
-    "tls": unavailable("gateway (tls)"),
+    "tls": _read_tls,
     "write_deadline": unavailable("gateway (write_deadline)"),
     "write_timeout": unavailable("gateway (write_timeout)"),
 }

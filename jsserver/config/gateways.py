@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
+
+if TYPE_CHECKING:
+    from jsserver.config.options import Tls
 
 
 class GatewayUrl(Block):
@@ -16,10 +20,11 @@ class GatewayUrl(Block):
 
 
 class RemoteGateway(Block):
-    """Another cluster."""
+    """Another cluster. `tls` stands for that of the `gateway` block, where there is one."""
 
     name: str = ""
     urls: list[GatewayUrl] = each(list)
+    tls: Tls | None = None
 
 
 class Gateway(Block):
@@ -36,3 +41,4 @@ class Gateway(Block):
     connect_backoff: bool = False
     reject_unknown: bool = False
     gateways: list[RemoteGateway] = each(list)
+    tls: Tls | None = None

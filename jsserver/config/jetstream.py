@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from jsserver import TYPE_CHECKING
 from jsserver.cext.language import Value
-from jsserver.config.options import (
+from jsserver.config.jetstreams import (
+    DEFAULT_OUTSTANDING_CATCHUP,
     DEFAULT_REQUEST_QUEUE_LIMIT,
     JetStreamLimits,
     ObjectRequests,
-    Options,
 )
-from jsserver.config.options import JetStream as JetStreamOptions
+from jsserver.config.jetstreams import JetStream as JetStreamOptions
+from jsserver.config.options import Options
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -21,9 +22,7 @@ from jsserver.config.values import (
     as_text,
     flag,
     ignored,
-    inert,
     integer,
-    not_available,
     read_block,
     shown,
     size,
@@ -147,7 +146,7 @@ def _span(attribute: str) -> Reader:
     return read
 
 
-_NO_CLUSTER = not_available("clustering")
+_OWN_PACE = "the meta group takes a snapshot every minute in which it changed, by a sync of its own"
 _BUFFERED = 100_000
 _NO_QUEUE = "a publish is handled as it is read, and waits in no queue"
 
@@ -165,9 +164,15 @@ def _read_batch(limits: JetStreamLimits, value: Value, problems: Problems) -> No
     read_block(limits, value.data, _BATCH, problems)
 
 
+def _read_outstanding_catchup(js: JetStreamOptions, value: Value, problems: Problems) -> None:
+    size("max_outstanding_catchup", "max_outstanding_catchup")(js, value, problems)
+    if js.max_outstanding_catchup <= 0:
+        js.max_outstanding_catchup = DEFAULT_OUTSTANDING_CATCHUP
+
+
 _LIMITS: dict[str, Reader] = {
     "max_ack_pending": integer("max_ack_pending"),
-    "max_ha_assets": inert("max_ha_assets", integer("max_ha_assets"), _NO_CLUSTER),
+    "max_ha_assets": integer("max_ha_assets"),
     "max_request_batch": integer("max_request_batch"),
     "duplicate_window": _span("duplicate_window"),
     "batch": _read_batch,
@@ -247,14 +252,7 @@ _JETSTREAM: dict[str, Reader] = {
     "sync": _SYNC,
     "sync_interval": _SYNC,
     "limits": _js(_read_limits),
-    "max_outstanding_catchup": _js(
-        ignored(
-            "max_outstanding_catchup",
-            size("max_outstanding_catchup", "max_outstanding_catchup"),
-            64 << 20,
-            _NO_CLUSTER,
-        )
-    ),
+    "max_outstanding_catchup": _js(_read_outstanding_catchup),
     "max_buffered_size": _js(
         ignored(
             "max_buffered_size",
@@ -269,10 +267,10 @@ _JETSTREAM: dict[str, Reader] = {
     "object_requests": _js(_read_object_requests),
     "request_queue_limit": _js(_count("request_queue_limit", DEFAULT_REQUEST_QUEUE_LIMIT)),
     "info_queue_limit": _js(_count("info_queue_limit")),
-    "meta_compact": _js(ignored("meta_compact", _read_meta_compact, 0, _NO_CLUSTER)),
-    "meta_compact_size": _js(ignored("meta_compact_size", _read_meta_compact_size, 0, _NO_CLUSTER)),
+    "meta_compact": _js(ignored("meta_compact", _read_meta_compact, 0, _OWN_PACE)),
+    "meta_compact_size": _js(ignored("meta_compact_size", _read_meta_compact_size, 0, _OWN_PACE)),
     "meta_compact_sync": _js(
-        ignored("meta_compact_sync", flag("meta_compact_sync"), False, _NO_CLUSTER)
+        ignored("meta_compact_sync", flag("meta_compact_sync"), False, _OWN_PACE)
     ),
     "max_concurrent_io": _js(
         ignored(

@@ -52,12 +52,12 @@ def version_of(text: str) -> tuple[int, int, int] | None:
 def parse_remote(url: str) -> LeafUrl:
     """The address and login of a hub's URL; ValueError."""
     found = server_url(url, "leafnode", DEFAULT_PORT)
-    if found.scheme in ("tls", "wss"):
-        raise ValueError(not_available("a leafnode remote over TLS"))
-    if found.scheme == "ws":
+    if found.scheme in ("ws", "wss"):
         raise ValueError(not_available("a leafnode remote over WebSocket"))
     user, password = found.user or "", found.password
-    return LeafUrl(host=found.host, port=found.port, user=user, password=password)
+    made = LeafUrl(host=found.host, port=found.port, user=user, password=password)
+    made.secured = found.scheme == "tls"
+    return made
 
 
 def _read_urls(remote: LeafRemote, value: Value, problems: Problems) -> None:
@@ -107,6 +107,18 @@ def _duration(attribute: str) -> Reader:
     return read
 
 
+def _read_tls(block: Leafnodes, value: Value, problems: Problems) -> None:
+    from jsserver.config.tls import read_leaf_tls  # a server without TLS goes without it
+
+    read_leaf_tls(block, value, problems)
+
+
+def _read_remote_tls(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    from jsserver.config.tls import read_remote_tls
+
+    read_remote_tls(remote, value, problems)
+
+
 def _read_migrate(remote: LeafRemote, value: Value, problems: Problems) -> None:
     if not isinstance(value.data, bool) or as_bool(value):
         raise OptionError(value, not_available("leafnodes (jetstream_cluster_migrate)"))
@@ -136,7 +148,7 @@ _REMOTE: dict[str, Reader] = {
     "first_info_timeout": _duration("first_info_timeout"),
     "dial_timeout": _duration("dial_timeout"),
     "compression": compression("s2_auto"),
-    "tls": unavailable("leafnodes (tls)"),
+    "tls": _read_remote_tls,
     "proxy": unavailable("leafnodes (proxy)"),
 }
 
@@ -251,7 +263,7 @@ _BLOCK: dict[str, Reader] = {
     "dial_timeout": _duration("dial_timeout"),
     "no_advertise": flag("no_advertise"),
     "compression": compression("s2_auto"),
-    "tls": unavailable("leafnodes (tls)"),
+    "tls": _read_tls,
     "write_deadline": unavailable("leafnodes (write_deadline)"),
     "write_timeout": unavailable("leafnodes (write_timeout)"),
 }
@@ -299,7 +311,7 @@ def options_for_leafs(options: Options) -> Options:
     """The options that hold for leaf nodes that log in."""
     own = options.leafnodes
     if not own.has_own_users:
-        return options
+        return Options(**{**vars(options), "tls": own.tls})
     account, users = own.account or GLOBAL_ACCOUNT, own.users
     if own.username:
         users = [User(name=own.username, password=own.password, account=account)]
@@ -309,6 +321,6 @@ def options_for_leafs(options: Options) -> Options:
         "authorization": Authorization(users=users, timeout=own.auth_timeout),
         "accounts": [],
         "no_auth_user": "",
-        "tls": None,
+        "tls": own.tls if own.users else None,
     }
     return Options(**{**vars(options), **changed})

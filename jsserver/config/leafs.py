@@ -7,16 +7,27 @@ from jsserver.config.block import Block, each
 from jsserver.text.goformat import SECOND
 
 if TYPE_CHECKING:
-    from jsserver.config.options import User
+    from jsserver.config.options import Tls, User
 
 
 class LeafUrl(Block):
-    """Where a hub is, and the login there. A user without a password (None) is a token, too."""
+    """Where a hub is, and the login there. A user without a password (None) is a token, too.
+    `secured`: the URL says that it has TLS."""
 
     host: str = ""
     port: int = 0
     user: str = ""
     password: str | None = None
+    secured: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The URL without what is secret."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        who = "" if not self.user else "xxxxx@"
+        if self.password is not None:
+            who = f"{self.user}:xxxxx@"
+        return f"{'tls' if self.secured else 'nats'}://{who}{host}:{self.port}"
 
 
 class LeafRemote(Block):
@@ -39,12 +50,29 @@ class LeafRemote(Block):
     rtt_thresholds: list[int] = each(list)
     first_info_timeout: int = SECOND
     dial_timeout: int = 0
+    tls: Tls | None = None
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What makes it another remote in a reload, where it is another one."""
+        urls = ((u.host, u.port, u.user, u.password, u.secured) for u in self.urls)
+        return (tuple(urls), self.shown_account, self.credentials, self.nkey)
+
+    @property
+    def shown_account(self) -> str:
+        """The account that is joined here."""
+        return self.account or "$G"
+
+    @property
+    def shown_urls(self) -> list[str]:
+        """Its URLs without secrets."""
+        return [url.shown for url in self.urls]
 
     @property
     def label(self) -> str:
         """What makes it differ from others, without secrets: two alike are one too many."""
         urls = ",".join(sorted(f"{url.host}:{url.port}" for url in self.urls))
-        return f"[{urls}], account={self.account or '$G'}, {self.credentials or self.nkey[-4:]}"
+        return f"[{urls}], account={self.shown_account}, {self.credentials or self.nkey[-4:]}"
 
 
 class Leafnodes(Block):
@@ -69,6 +97,7 @@ class Leafnodes(Block):
     isolate: bool = False
     compression: str = "s2_auto"
     rtt_thresholds: list[int] = each(list)
+    tls: Tls | None = None
 
     @property
     def enabled(self) -> bool:

@@ -14,7 +14,7 @@ from jsserver.config.server import READERS
 from jsserver.config.values import OptionError, Problems
 from jsserver.text.goformat import duration, quote
 
-_BLOCKS = ("cluster", "jetstream", "websocket")
+_BLOCKS = ("cluster", "gateway", "jetstream", "leafnodes", "websocket")
 _KEYS = {
     "http_host": "http",
     "jetstream.enabled": "jetstream",
@@ -26,8 +26,10 @@ _SPANS = frozenset(
     (
         *("ping_interval", "lame_duck_duration", "lame_duck_grace_period"),
         *("jetstream.sync_interval", "websocket.handshake_timeout", "websocket.ping_interval"),
+        *("leafnodes.reconnect", "leafnodes.dial_timeout"),
     )
 )
+_SECRET = frozenset(("gateway.password", "leafnodes.password"))
 _SHOWN_WHOLE = frozenset(("server_tags", "websocket.allowed_origins"))
 
 
@@ -43,6 +45,8 @@ def unchangeable(names: list[str], path: str, old: Options, new: Options) -> Ite
 
 def _shown(name: str, options: Options) -> str:
     """A value; "": it is not for a log."""
+    if name in _SECRET:
+        return ""
     value: Any = options
     for part in name.split("."):
         value = getattr(value, part, None)

@@ -149,10 +149,6 @@ def _read_resolver(options: Options, value: Value, problems: Problems) -> None:
         raise OptionError(value, f"error parsing operator resolver, wrong type {kind}")
     if resolver is None:
         raise OptionError(value, _RESOLVERS)
-    if resolver.interval:
-        problems.without_effect.append(
-            f'{value.place}: "interval" has no effect: there are no other servers'
-        )
     options.operators.resolver = resolver
 
 

@@ -10,6 +10,7 @@ from jsserver import TYPE_CHECKING
 from jsserver.config.block import Block, each
 from jsserver.config.clusters import Cluster
 from jsserver.config.gateways import Gateway
+from jsserver.config.jetstreams import JetStream
 from jsserver.config.leafs import Leafnodes
 from jsserver.text.goformat import MINUTE, SECOND
 
@@ -31,15 +32,12 @@ DEFAULT_AUTH_TIMEOUT = 2.0
 DEFAULT_TLS_TIMEOUT = 2.0
 TLS_12 = 0x303
 TLS_13 = 0x304
-DEFAULT_REQUEST_QUEUE_LIMIT = 10_000
 DEFAULT_RESPONSE_TTL = 2 * MINUTE
 DEFAULT_RESPONSE_THRESHOLD = 2 * MINUTE
 GLOBAL_ACCOUNT = "$G"
 """Whose account is not configured is in this one."""
 SYSTEM_ACCOUNT = "$SYS"
 """The system account that there is unless the configuration names another, or wants none."""
-AUTOMATIC = -1
-"""A JetStream limit that the server derives from the machine it runs on."""
 
 
 class SubjectPermission(Block):
@@ -289,6 +287,7 @@ class Account(Block):
     max_connections: int = -1
     max_subscriptions: int = -1
     max_payload: int = -1
+    max_leafnodes: int = -1
     mappings: list[Mapping] = each(list)
     stream_exports: list[StreamExport] = each(list)
     service_exports: list[ServiceExport] = each(list)
@@ -302,51 +301,6 @@ class Account(Block):
     @property
     def exports(self) -> list[Export]:
         return [*self.stream_exports, *self.service_exports]
-
-
-class JetStreamLimits(Block):
-    """Limits for assets of one server; 0 is none."""
-
-    max_ack_pending: int = 0
-    max_ha_assets: int = 0
-    max_request_batch: int = 0
-    duplicate_window: int = 0
-    max_batch_inflight_per_stream: int = 0
-    """Open batches, atomic or fast, 50 or 1000 by default; of all streams 1000 or 50 000."""
-    max_batch_inflight_total: int = 0
-    max_batch_size: int = 0
-    """Messages of an atomic batch, 1000 by default."""
-    batch_timeout: int = 0
-    """Nanoseconds without a message after which a batch ends, ten seconds by default."""
-
-
-class ObjectRequests(Block):
-    """Whether the server answers requests to buckets of objects, and takes uploads. `max_uploads`
-    of an account at the same time; `upload_timeout` in ns: one that is silent for so long ends."""
-
-    enabled: bool = False
-    max_uploads: int = 64
-    upload_timeout: int = 60 * SECOND
-
-
-class JetStream(Block):
-    """`sync_interval` None: an ack is sent when the message is synced to disk; a duration: acks at
-    once and a sync that often. `cipher`: chacha or aes, where there is a `key`."""
-
-    enabled: bool = False
-    max_memory: int = AUTOMATIC
-    max_store: int = AUTOMATIC
-    domain: str = ""
-    unique_tag: str = ""
-    strict: bool = True
-    sync_interval: int | None = None
-    key: str = ""
-    prev_key: str = ""
-    cipher: str = "chacha"
-    limits: JetStreamLimits = each(JetStreamLimits)
-    request_queue_limit: int = DEFAULT_REQUEST_QUEUE_LIMIT
-    info_queue_limit: int = 0
-    object_requests: ObjectRequests = each(ObjectRequests)
 
 
 class Resolver(Block):
@@ -433,8 +387,7 @@ class Websocket(Block):
     @property
     def has_own_authorization(self) -> bool:
         """Whether it says itself who may connect; users are those of all listeners."""
-        single = self.authorization
-        return bool(single.username or single.token or self.no_auth_user)
+        return bool(self.authorization.username or self.authorization.token or self.no_auth_user)
 
 
 class Options(Block):
@@ -478,6 +431,8 @@ class Options(Block):
     no_fast_producer_stall: bool = False
     lame_duck_duration: int = 2 * MINUTE
     lame_duck_grace_period: int = 10 * SECOND
+    connect_error_reports: int = 3600
+    reconnect_error_reports: int = 1
     no_header_support: bool = False
     reactors: int = DEFAULT_REACTORS
     disable_sublist_cache: bool = False
@@ -537,9 +492,8 @@ class Options(Block):
     @property
     def auth_required(self) -> bool:
         """Whether anybody must prove anything."""
-        if self.operators.enabled:
-            return True
-        return self.authorization.required or any(account.users for account in self.accounts)
+        by_users = any(account.users for account in self.accounts)
+        return self.operators.enabled or self.authorization.required or by_users
 
     @property
     def certified_users(self) -> frozenset[str]:

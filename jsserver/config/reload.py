@@ -7,7 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from jsserver.config.options import Authorization, JetStream, Operators, Options, Tls, Websocket
+from jsserver.config.jetstreams import JetStream
+from jsserver.config.options import Authorization, Operators, Options, Tls, Websocket
+from jsserver.config.reloadlinks import (
+    differing,
+    refused_of_gateway,
+    refused_of_leafnodes,
+    told_of_leafnodes,
+)
 from jsserver.text.goformat import byte_size, duration, quote
 
 
@@ -36,6 +43,8 @@ _PLAIN: dict[str, tuple[str, Callable[[Any], str]]] = {
     "max_connections": ("max_connections = {}", str),
     "pid_file": ("pid_file = {}", str),
     "ports_file_dir": ("ports_file_dir = {}", str),
+    "connect_error_reports": ("connect_error_reports = {}", str),
+    "reconnect_error_reports": ("reconnect_error_reports = {}", str),
     "max_control_line": ("max_control_line = {}", str),
     "max_payload": ("max_payload = {}", str),
     "ping_interval": ("ping_interval = {}", duration),
@@ -55,7 +64,7 @@ _TAKEN = frozenset(
         *_PLAIN,
         *("authorization", "accounts", "mappings", "no_auth_user", "operators", "system_account"),
         *("tls", "tls_flags", "allow_non_tls", "ocsp", "websocket", "jetstream", "config_digest"),
-        *("trusted_proxies", "cluster"),
+        *("trusted_proxies", "cluster", "leafnodes", "gateway"),
     }
 )
 
@@ -75,7 +84,9 @@ def difference(old: Options, new: Options, *, memory: int = 0, store: int = 0) -
     refused += _of_authorization(old.authorization, new.authorization)
     refused += _no_auth_user(old, new)
     refused += _of_operators(old.operators, new.operators)
-    refused += [f"cluster.{n}" for n in _differing(old.cluster, new.cluster, _TAKEN_OF_CLUSTER)]
+    refused += [f"cluster.{n}" for n in differing(old.cluster, new.cluster, _TAKEN_OF_CLUSTER)]
+    refused += [f"leafnodes.{n}" for n in refused_of_leafnodes(old.leafnodes, new.leafnodes)]
+    refused += [f"gateway.{n}" for n in refused_of_gateway(old.gateway, new.gateway)]
     refused += _of_websocket(old.websocket, new.websocket)
     refused += _of_jetstream(old.jetstream, new.jetstream, memory, store)
     if old.system != new.system:
@@ -87,12 +98,6 @@ def take(options: Options, new: Options) -> None:
     """Has the options that a reload may change as they are now."""
     for name in _TAKEN:
         setattr(options, name, getattr(new, name))
-
-
-def _differing(old: Any, new: Any, taken: tuple[str, ...]) -> Iterator[str]:
-    for name in sorted(vars(old)):
-        if name not in taken and getattr(old, name) != getattr(new, name):
-            yield name
 
 
 # ---- what may not change
@@ -121,7 +126,7 @@ def _of_operators(old: Operators, new: Operators) -> Iterator[str]:
 
 
 def _of_websocket(old: Websocket, new: Websocket) -> Iterator[str]:
-    for name in _differing(old, new, ("tls",)):
+    for name in differing(old, new, ("tls",)):
         yield f"websocket.{name}"
     if (old.tls is None) != (new.tls is None):
         yield "websocket.tls"
@@ -129,7 +134,7 @@ def _of_websocket(old: Websocket, new: Websocket) -> Iterator[str]:
 
 def _of_jetstream(old: JetStream, new: JetStream, memory: int, store: int) -> Iterator[str]:
     taken = ("max_memory", "max_store") if old.enabled else ()
-    for name in _differing(old, new, taken):
+    for name in differing(old, new, taken):
         yield f"jetstream.{name}"
     for name, now in (("max_memory", memory), ("max_store", store)):
         before, after = getattr(old, name), getattr(new, name)
@@ -147,6 +152,7 @@ def _told(old: Options, new: Options) -> Iterator[str]:
             yield "Reloaded: " + text.format(form(value))
     yield from _told_of_tls(old.tls, new.tls)
     yield from _told_of_cluster(vars(old.cluster), vars(new.cluster))
+    yield from told_of_leafnodes(old.leafnodes, new.leafnodes)
     yield from _told_of_proxies(old.trusted_proxies, new.trusted_proxies)
     before, after = old.authorization, new.authorization
     for name, text in (("username", "username"), ("password", "password"), ("token", "token")):

@@ -15,7 +15,6 @@ from jsserver.config.values import (
     as_int,
     as_text,
     flag,
-    ignored,
     inert,
     integer,
     limit,
@@ -225,9 +224,6 @@ _MAX_SUB_TOKENS = _read_max_sub_tokens
 _SYSTEM = _read_system_account
 _NO_SYSTEM_TRAFFIC = "the server's own traffic in the system account is not traced"
 _WHOLE_TRACE = "the log shows whole messages"
-_CONNECT_ERROR_REPORTS = 3600
-_RECONNECT_ERROR_REPORTS = 1
-_ALL_REPORTED = "the log names every attempt to reach another server that failed"
 _NO_SYSTEM = flag("no_system_account")
 _SUBLIST_CACHE = inert(
     "disable_sublist_cache",
@@ -301,17 +297,11 @@ READERS: dict[str, Reader] = {
     "no_fast_producer_stall": flag("no_fast_producer_stall"),
     "lame_duck_duration": _read_lame_duck_duration,
     "lame_duck_grace_period": _read_lame_duck_grace_period,
-    "connect_error_reports": ignored(
-        "connect_error_reports",
-        limit("connect_error_reports", _CONNECT_ERROR_REPORTS),
-        _CONNECT_ERROR_REPORTS,
-        _ALL_REPORTED,
+    "connect_error_reports": limit(
+        "connect_error_reports", Options.connect_error_reports
     ),
-    "reconnect_error_reports": ignored(
-        "reconnect_error_reports",
-        limit("reconnect_error_reports", _RECONNECT_ERROR_REPORTS),
-        _RECONNECT_ERROR_REPORTS,
-        _ALL_REPORTED,
+    "reconnect_error_reports": limit(
+        "reconnect_error_reports", Options.reconnect_error_reports
     ),
     "no_header_support": flag("no_header_support"),
     "reactors": _read_reactors,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from jsserver.cext.tls import SecurityContext
     from jsserver.config.clusters import Cluster
+    from jsserver.config.gateways import Gateway, RemoteGateway
+    from jsserver.config.leafs import Leafnodes, LeafRemote
 
 _FALLBACK_DELAY = 50 * MILLISECOND
 """How long `handshake_first: auto` waits for a handshake."""
@@ -267,27 +269,46 @@ def read_tls(options: Options | Websocket, value: Value, problems: Problems) -> 
     options.tls = block.tls
 
 
-def read_cluster_tls(cluster: Cluster, value: Value, problems: Problems) -> None:
-    """Likewise of `cluster`, where both sides show each other certificates."""
-    block = _read_block(value)
-    _refuse_what_links_lack(block, value)
-    tls = block.tls
+def read_mutual_tls(
+    target: Cluster | Gateway | RemoteGateway, value: Value, problems: Problems
+) -> None:
+    """Likewise of `cluster` and `gateway`, where both sides show each other certificates."""
+    tls = _read_of_links(value)
+    if tls.map:
+        raise OptionError(value, not_available("tls between servers (verify_and_map)"))
     tls.verify, tls.first, tls.fallback, tls.rate_limit = True, True, 0, 0
     _check_files(tls, value)
-    cluster.tls = tls
+    target.tls = tls
 
 
-def _refuse_what_links_lack(block: _Block, value: Value) -> None:
+def read_leaf_tls(block: Leafnodes, value: Value, problems: Problems) -> None:
+    """Likewise of `leafnodes`, for leaf nodes that come."""
+    tls = _read_of_links(value)
+    tls.rate_limit = 0
+    _check_files(tls, value)
+    block.tls = tls
+
+
+def read_remote_tls(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    """Likewise of a hub that is dialled; there may be no certificate."""
+    tls = _read_of_links(value, accepts=False)
+    tls.verify, tls.map, tls.fallback, tls.rate_limit, tls.pinned_certs = False, False, 0, 0, None
+    _check_files(tls, value, dials=True)
+    remote.tls = tls
+
+
+def _read_of_links(value: Value, *, accepts: bool = True) -> Tls:
+    block = _read_block(value, accepts=accepts)
     if block.known_urls is not None:
         what = not_available("tls between servers (verify_cert_and_check_known_urls)")
         raise OptionError(block.known_urls, what)
-    if block.tls.map:
-        raise OptionError(value, not_available("tls between servers (verify_and_map)"))
     if block.tls.ocsp_peer is not None:
         raise OptionError(value, not_available("tls between servers (ocsp_peer)"))
+    return block.tls
 
 
-def _read_block(value: Value) -> _Block:
+def _read_block(value: Value, *, accepts: bool = True) -> _Block:
+    """`accepts`: who accepts connections has a certificate."""
     block = _Block()
     for key, entry in as_map(value).items():
         reader = _READERS.get(key.lower())
@@ -311,14 +332,14 @@ def _read_block(value: Value) -> _Block:
         if not block.cert_file:
             raise OptionError(value, "missing 'cert_file' in TLS configuration")
         tls.certificates = [(block.cert_file, block.key_file)]
-    if not tls.certificates:
+    if accepts and not tls.certificates:
         raise OptionError(value, "a tls block needs 'cert_file' and 'key_file'")
     return block
 
 
-def _check_files(tls: Tls, value: Value) -> None:
+def _check_files(tls: Tls, value: Value, *, dials: bool = False) -> None:
     try:
-        security_context(tls, optional=False)
+        security_context(tls, optional=False, dials=dials)
     except ConfigError as error:
         raise OptionError(value, str(error)) from None
 

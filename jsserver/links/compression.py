@@ -38,6 +38,12 @@ def select(own: str, others: str) -> str:
     return FAST if others == AUTO else others
 
 
+def needs_another(agreed: str, new: str) -> bool:
+    """Whether a link whose mode was agreed on has to come anew for its server to send in another
+    mode: both sides would have to agree on that."""
+    return agreed == OFF or new in (OFF, ACCEPT, NOT_SUPPORTED)
+
+
 class Compressible(Protocol):
     """A link."""
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 import msgspec
 
 from .gatewaywords import GatewayInfo
+from .reports import Reports
 from .words import RouteConnect
 
 
@@ -43,11 +45,15 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     """By the configuration."""
     places: list[Place] = []
     """These, and those that were heard of."""
+    tls: bool = False
+    """It has a `tls` block of its own."""
     explicit: bool = True
     """Named in the configuration: it is dialled for ever."""
     trying: list[Place] = []
     """What is left of the places in this attempt."""
     attempts: int = 0
+    was_there: bool = False
+    """A connection to it has stood."""
     at: float | None = None
     """When it is dialled next; None: it is not waited for."""
     busy: bool = False
@@ -83,6 +89,10 @@ class GatewaySettings(msgspec.Struct, kw_only=True):
     reject_unknown: bool = False
     connect_retries: int = 0
     connect_backoff: bool = False
+    reports: Callable[[], Reports] = Reports
+    """What holds now."""
+    tls: bool = False
+    """Who connects to it makes a handshake."""
 
 
 class GatewayLink(msgspec.Struct, kw_only=True, eq=False):

@@ -85,13 +85,7 @@ class Gateways:
 
     def unreachable(self, remote: Remote, place: Place, why: str, now: float) -> None:
         """A place of it could not be dialled."""
-        name, where = quote(remote.name), place.address
-        attempt = remote.attempts
-        self._transport.log(
-            "error",
-            f"Error connecting to {remote.kind} gateway {name} ({where}) at {where}"
-            f" (attempt {attempt}): {why}",
-        )
+        self._complain(remote, place, why)
         remote.busy = False
         if remote.trying:
             self._dial_next(remote)
@@ -152,6 +146,8 @@ class Gateways:
             return
         remote = link.remote
         remote.busy = False
+        if link.info is None and link.place is not None:
+            self._complain(remote, link.place, "not reached, or not let in")
         if link.info is None and remote.trying:
             self._dial_next(remote)
         elif link.info is None:
@@ -203,6 +199,8 @@ class Gateways:
             port=s.port,
             headers=s.headers,
             auth_required=bool(s.user),
+            tls_required=s.tls,
+            tls_verify=s.tls,
             max_payload=s.max_payload,
             gateway=s.name,
             gateway_urls=s.urls,
@@ -315,13 +313,14 @@ class Gateways:
         connect = RouteConnect(
             echo=False,
             headers=False,
+            tls_required=s.tls or remote.tls,
             user=user,
             password=password,
             name=s.server_id,
             gateway=s.name,
         )
         self._transport.write(link.number, connect_line(connect) + info_line(self._info()))
-        remote.attempts, remote.trying = 0, []
+        remote.attempts, remote.trying, remote.was_there = 0, [], True
         link.open = True
         self._transport.open_link(
             link.number,
@@ -389,8 +388,19 @@ class Gateways:
         remote.busy = True
         name, where = quote(remote.name), place.address
         text = f"Connecting to {remote.kind} gateway {name} ({where}) at {where}"
-        self._transport.log("info", f"{text} (attempt {remote.attempts})")
+        reports, attempt = self.settings.reports(), remote.attempts
+        is_told = reports.are_due(attempt, was_there=remote.was_there)
+        self._transport.log("info" if is_told else "debug", f"{text} (attempt {attempt})")
         self._transport.dial(remote, place)
+
+    def _complain(self, remote: Remote, place: Place, why: str) -> None:
+        name, where = quote(remote.name), place.address
+        attempt = remote.attempts
+        self._transport.log(
+            self.settings.reports().level(attempt, was_there=remote.was_there),
+            f"Error connecting to {remote.kind} gateway {name} ({where}) at {where}"
+            f" (attempt {attempt}): {why}",
+        )
 
     def _wait(self, remote: Remote, now: float) -> None:
         """All places have failed."""

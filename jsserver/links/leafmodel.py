@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -9,6 +10,7 @@ import msgspec
 
 from . import compression
 from .leafwords import LeafConnect, LeafInfo
+from .reports import Reports
 from .words import SubjectPermission
 
 
@@ -22,8 +24,10 @@ class LeafReason(Enum):
     CLUSTER = "Cluster Names Identical"
     VERSION = "Minimum Version Required"
     DUPLICATE = "Duplicate Remote LeafNode Connection"
+    CHANGED = "Client Closed"
     STALE = "Stale Connection"
     ACCOUNT = "Missing Account"
+    LIMIT = "Maximum Account Connections Exceeded"
     TLS = "TLS Handshake Failure"
     READ = "Read Error"
 
@@ -35,6 +39,8 @@ class Address(msgspec.Struct, frozen=True):
     port: int
     user: str = ""
     password: str | None = None
+    secured: bool = False
+    """It makes a handshake, as the URL says."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -62,12 +68,22 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     """Round trips by which the mode s2_auto goes, in ns."""
     first_info: float = 1.0
     dial_timeout: float = 1.0
+    label: str = ""
+    """Of the configuration's remote."""
+    identity: tuple[object, ...] = ()
+    """What makes it another one in another configuration."""
+    tls: bool = False
+    """It makes a handshake, as the configuration says, or it has said."""
+    first: bool = False
+    """The handshake comes before its INFO."""
     found: list[Address] = []
     """Other servers of its cluster, as the hub has told."""
     current: int = -1
     """Which of all addresses was dialled last."""
     attempts: int = 0
     """In vain, since it was last there."""
+    was_there: bool = False
+    """A connection to it has stood."""
     at: float | None = None
     """When it is dialled next; None: it is not waited for."""
     delay: float = 0.0
@@ -97,6 +113,8 @@ class LeafSettings(msgspec.Struct, kw_only=True):
     headers: bool = True
     jetstream: bool = False
     domain: str = ""
+    reports: Callable[[], Reports] = Reports
+    """What holds now."""
     min_version: tuple[int, int, int] | None = None
     min_version_text: str = ""
     isolate: bool = False
@@ -105,6 +123,10 @@ class LeafSettings(msgspec.Struct, kw_only=True):
     system: str = ""
     """The system account."""
     compression: str = compression.AUTO
+    tls: bool = False
+    """Who connects to it makes a handshake."""
+    tls_verify: bool = False
+    """And shows a certificate."""
     undenied: frozenset[str] = frozenset()
     """Accounts whose JetStream is that of the domain without a name, as in old setups."""
 
@@ -147,6 +169,13 @@ class LeafTransport(Protocol):
     def compress(self, link: int, mode: str, first: bytes) -> None:
         """As `resume`, and all that follows is compressed, both ways; `first` is sent so."""
 
+    def relevel(self, link: int, mode: str) -> None:
+        """What goes out is compressed so from now on."""
+
+    def secure(self, link: int, remote: Remote) -> None:
+        """As `resume`, and a handshake is made with a hub: `secured` tells of it, or the link's
+        end."""
+
     def login(self, link: int, text: bytes, nonce: str) -> None:
         """Decides who it is; `admitted` or the link's end tells."""
 
@@ -161,6 +190,9 @@ class LeafTransport(Protocol):
 
     def has_jetstream(self, account: str) -> bool:
         """Whether the account has it."""
+
+    def most_leafs(self, account: str) -> int:
+        """How many leaf nodes and hubs the account may have; -1: no limit."""
 
     def log(self, level: str, text: str, link: int = 0) -> None:
         """A line of the log, of a link if one is given."""
@@ -189,7 +221,11 @@ class LeafLink(msgspec.Struct, kw_only=True, eq=False):
     compression: str = ""
     """The mode that was agreed on, once it was."""
     switching: bool = False
-    """Compression begins behind the INFO that is looked at."""
+    """Compression, or a handshake, begins behind the INFO that is looked at."""
+    first_info: LeafInfo | None = None
+    """What a hub has said before the handshake."""
+    secured: bool = False
+    """The handshake with a hub is made."""
     rules: Rules = msgspec.field(default_factory=Rules)
 
     @property

@@ -7,7 +7,8 @@ Nothing here knows sockets or clocks, as in mesh.py. The handshake is nats-serve
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from jsserver.text.goformat import quote
 
@@ -35,6 +36,7 @@ VERSION_DELAY = 5.0
 ANSWER_SECONDS = 2.0
 """How long a hub's answer to CONNECT is waited for."""
 MIN_VERSION = "connection rejected since minimum version required is"
+TOO_MANY = "maximum account active connections exceeded"
 SAME_CLUSTER = "remote leafnode has same cluster name"
 PUT_OFF = (
     (SAME_CLUSTER, CLUSTER_DELAY, "Leafnode connection dropped with same cluster name error"),
@@ -79,8 +81,11 @@ class Leafs:
         self._nonce = nonce
         self._random = rand
         for remote in remotes:
-            if not remote.no_randomize:
-                rand.shuffle(remote.addresses)
+            self._mix(remote)
+
+    def _mix(self, remote: Remote) -> None:
+        if not remote.no_randomize:
+            self._random.shuffle(remote.addresses)
 
     # ---- what happens
 
@@ -108,17 +113,74 @@ class Leafs:
         times = [r.at for r in self.remotes] + [link.until for link in self._links.values()]
         return min((at for at in times if at is not None), default=None)
 
+    def follow(self, remotes: list[Remote], mode: str, now: float) -> None:
+        """The configuration is another one: these are the hubs from now on, and this the mode of
+        compression of leaf nodes that come. Links to hubs that are none any more end, and those
+        that have to agree on another mode of compression come anew."""
+        wanted = {remote.identity: remote for remote in remotes}
+        for remote in list(self.remotes):
+            new = wanted.pop(remote.identity, None)
+            if new is None:
+                self.remotes.remove(remote)
+                self._cut_all(remote)
+            else:
+                self._follow_remote(remote, new, now)
+        for remote in wanted.values():
+            self._mix(remote)
+            self.remotes.append(remote)
+            remote.at = None if remote.disabled else now
+        if mode != self.settings.compression:
+            self.settings.compression = mode
+            self._recompress(None, mode)
+
+    def _follow_remote(self, remote: Remote, new: Remote, now: float) -> None:
+        remote.tls, remote.first, remote.label = new.tls, new.first, new.label
+        by = remote.compression, remote.rtt_thresholds
+        remote.compression, remote.rtt_thresholds = new.compression, new.rtt_thresholds
+        was_disabled, remote.disabled = remote.disabled, new.disabled
+        if new.disabled:
+            remote.at = None
+            self._cut_all(remote)
+        elif was_disabled:
+            remote.at = now
+        elif by != (new.compression, new.rtt_thresholds):
+            self._recompress(remote, new.compression)
+
+    def _cut_all(self, remote: Remote) -> None:
+        for link in list(self._links.values()):
+            if link.remote is remote:
+                self._transport.cut(link.number, LeafReason.CHANGED)
+
+    def _recompress(self, remote: Remote | None, mode: str) -> None:
+        """Links to a hub, or (None) to leaf nodes, are to be compressed another way."""
+        for link in self.shown():
+            if link.remote is not remote or link.compression == compression.NOT_SUPPORTED:
+                continue
+            if compression.needs_another(link.compression, mode):
+                self._transport.cut(link.number, LeafReason.CHANGED)
+            else:
+                link.compression = mode
+                self._transport.relevel(link.number, mode)
+
     def dialled(self, number: int, remote: Remote, address: str) -> None:
         """What was to be dialled is this link. `opened` or `closed` tells what becomes of it."""
+        if remote.disabled or remote not in self.remotes:
+            self._transport.cut(number, LeafReason.CHANGED)  # the configuration was another one
         self._links[number] = LeafLink(
-            number=number, address=address, remote=remote, account=remote.account
+            number=number,
+            address=address,
+            remote=remote,
+            account=remote.account,
+            secured=remote.first,
         )
 
     def unreachable(self, remote: Remote, where: str, why: str, now: float) -> None:
         """It could not be dialled."""
+        if remote.disabled or remote not in self.remotes:
+            return
         remote.attempts += 1
         self._transport.log(
-            "error",
+            self.settings.reports().level(remote.attempts, was_there=remote.was_there),
             "Error trying to connect as leafnode to remote server "
             f"{quote(where)} (attempt {remote.attempts}): {why}",
         )
@@ -163,16 +225,16 @@ class Leafs:
         link.account, link.rules = account, rules
         try:
             self._check_connect(link, link.connect)
+            self._let_in(link, link.connect)
         except LeafRefused as refused:
             self._refuse(link, refused)
             return
-        self._let_in(link, link.connect)
         self._transport.resume(number)
 
     def info(self, number: int, text: bytes, now: float) -> None:
         """An INFO has come."""
         link, s = self._links[number], self.settings
-        try:
+        with self._hearing(link):
             said = read(text, LeafInfo)
             if link.remote is None:
                 self._compress(link, s.compression, said.compression)
@@ -181,13 +243,28 @@ class Leafs:
             elif not link.open and said.connect_info:
                 self._answered(link, link.remote, said)
             self._discover(link, said)
+
+    def secured(self, number: int, now: float) -> None:
+        """The handshake with a hub is made that its INFO has asked for."""
+        link = self._links[number]
+        if link.remote is None or link.first_info is None:
+            return
+        link.secured = True
+        with self._hearing(link):
+            self._first_info(link, link.remote, link.first_info, now)
+
+    @contextmanager
+    def _hearing(self, link: LeafLink) -> Iterator[None]:
+        """The link waits while its INFO is looked at; then it goes on, or is refused."""
+        try:
+            yield
         except ValueError as error:
             self._refuse(link, LeafRefused(LeafReason.PROTOCOL, f"invalid INFO: {error}"))
         except LeafRefused as refused:
             self._refuse(link, refused)
         else:
             if not link.switching:
-                self._transport.resume(number)
+                self._transport.resume(link.number)
             link.switching = False
 
     def error(self, number: int, raw: bytes) -> None:
@@ -261,6 +338,8 @@ class Leafs:
             port=s.port,
             headers=s.headers,
             auth_required=True,
+            tls_required=s.tls,
+            tls_verify=s.tls and s.tls_verify,
             max_payload=s.max_payload,
             jetstream=s.jetstream,
             ip=f"{s.host}:{s.port}",
@@ -329,6 +408,7 @@ class Leafs:
         link.remote_account, link.spoke = said.remote_account, said.is_hub
         link.compression = link.compression or said.compress_mode or compression.NOT_SUPPORTED
         self._supersede(link)
+        self._check_limit(link)
         link.isolated = s.isolate or said.isolate
         deny, outgoing = self._denied(link)
         rules = link.rules
@@ -363,17 +443,29 @@ class Leafs:
                 self._transport.log("warn", text, link.number)
                 return
 
+    def _check_limit(self, link: LeafLink) -> None:
+        """A link is one too many for its account."""
+        most = self._transport.most_leafs(link.account)
+        if most < 0:
+            return
+        there = sum(other.open and other.account == link.account for other in self._links.values())
+        if there >= most:
+            raise LeafRefused(LeafReason.LIMIT, TOO_MANY)
+
     # ---- a hub answers
 
     def _first_info(self, link: LeafLink, remote: Remote, said: LeafInfo, now: float) -> None:
-        if said.tls_required:
-            text = "The hub requires TLS, which is not available in this version"
-            self._transport.log("error", text, link.number)
-            raise LeafRefused(LeafReason.TLS)
         if said.client_id == 0 or said.leafnode_urls is None:
             raise LeafRefused(LeafReason.PORT)
         if " " in said.cluster:
             raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+        remote.tls = remote.tls or said.tls_required
+        if remote.tls and not link.secured:
+            link.first_info = said
+            link.until = None
+            link.switching = True
+            self._transport.secure(link.number, remote)
+            return
         if self._compress(link, remote.compression, said.compression):
             link.until = now + remote.first_info
             return
@@ -404,6 +496,7 @@ class Leafs:
         s = self.settings
         assert link.info is not None, "a hub answers once it has said who it is"
         link.until = None
+        self._check_limit(link)
         link.remote_account, link.spoke = said.remote_account, not remote.hub
         link.rules = Rules(publish=said.export, subscribe=said.import_)
         link.isolated = s.isolate or remote.isolate
@@ -419,7 +512,7 @@ class Leafs:
             tells=tells,
             accepts=tells if link.spoke else None,
         )
-        remote.attempts = 0
+        remote.attempts, remote.was_there = 0, True
         link.open = True
         self._transport.open_link(link.number, terms)
 
@@ -481,6 +574,8 @@ class Leafs:
 
     def _again(self, remote: Remote, now: float) -> None:
         """When a hub is dialled again."""
+        if remote.disabled or remote not in self.remotes:
+            return
         wait = self.settings.reconnect
         remote.at = now + wait + self._random.random() * wait + remote.delay
         remote.delay = 0.0

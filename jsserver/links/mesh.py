@@ -158,7 +158,7 @@ class Mesh:
         target = link.target
         if target is not None:
             target.dialling.discard(link.account)
-            if link.peer is None and link.info is None:
+            if link.peer is None and link.info is None and target in self.targets:
                 self._complain(target, "not reached, or not let in")
         if link.peer is not None:
             self._leave(link.peer, link)
@@ -416,7 +416,7 @@ class Mesh:
         if not is_known:
             self._transport.clients_change()
         if link.target is not None:
-            link.target.attempts = 0
+            link.target.attempts, link.target.was_there = 0, True
             link.target.dialling.discard(link.account)
             own = self._info(account=link.account, place=link.place, chosen=link.compression)
             own.gossip_mode = link.target.gossip
@@ -500,8 +500,9 @@ class Mesh:
     def _complain(self, target: Target, why: str) -> None:
         where = f"{target.host}:{target.port}"
         attempt = target.attempts + 1
+        level = self.settings.reports().level(attempt, was_there=target.was_there)
         self._transport.log(
-            "error", f"Error trying to connect to route {where} (attempt {attempt}): {why}"
+            level, f"Error trying to connect to route {where} (attempt {attempt}): {why}"
         )
 
     def _refuse(self, link: Link, refused: Refused) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 import msgspec
 
 from . import compression
+from .reports import Reports
 from .words import Info, RouteConnect, SubjectPermission
 
 
@@ -44,6 +46,8 @@ class Target(msgspec.Struct, kw_only=True, eq=False):
     gossip: int = 0
     """What may be told of it once it is there, by the server that told of it: a `Gossip`."""
     attempts: int = 0
+    was_there: bool = False
+    """A connection to it has stood."""
     peer: str = ""
     """Its id, once it is known."""
     dialling: set[str] = msgspec.field(default_factory=set)
@@ -83,6 +87,8 @@ class Settings(msgspec.Struct, kw_only=True):
     headers: bool = True
     connect_retries: int = 0
     connect_backoff: bool = False
+    reports: Callable[[], Reports] = Reports
+    """What holds now."""
     connect_urls: list[str] = []
     """Where clients reach it."""
     ws_connect_urls: list[str] = []

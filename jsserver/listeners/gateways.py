@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.cext.engine import LISTEN_GATEWAYS, DataPlane, ListenerConfig
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
 
 from . import PlaneListener, Securing
+
+if TYPE_CHECKING:
+    from jsserver.access.secured import Secured
 
 
 class GatewayListener(PlaneListener):
@@ -14,7 +18,6 @@ class GatewayListener(PlaneListener):
     plane, which also tells them INFO."""
 
     name = "gateway"
-    scheme = "nats"
 
     def __init__(self, options: Options, plane: DataPlane, log: Logger) -> None:
         super().__init__(options, plane.listener(LISTEN_GATEWAYS))
@@ -28,12 +31,21 @@ class GatewayListener(PlaneListener):
     def asked_port(self) -> int:
         return self.options.gateway.port
 
+    @property
+    def scheme(self) -> str:
+        return "nats" if self.options.gateway.tls is None else "tls"
+
     def open(self, securing: Securing) -> None:
+        secured = securing()
         self.bind("Error listening on gateway port: {} - {}")
         self.terms()
         self._log.info(f"Gateway name is {self.options.gateway.name}")
+        self.secure(secured)
         self.accept()
         self._log.info(f"Listening for gateways connections on {self.address}")
+
+    def secure(self, secured: Secured | None) -> None:
+        self.secure_by(secured.links.gateways if secured else None)
 
     def terms(self) -> None:
         self._handle.configure(

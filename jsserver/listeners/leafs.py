@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from jsserver import TYPE_CHECKING
 from jsserver.cext.engine import LISTEN_LEAFS, DataPlane, ListenerConfig
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
 
 from . import PlaneListener, Securing
+
+if TYPE_CHECKING:
+    from jsserver.access.secured import Secured
 
 
 class LeafListener(PlaneListener):
@@ -14,7 +18,6 @@ class LeafListener(PlaneListener):
     plane, which also tells them INFO."""
 
     name = "leafnodes"
-    scheme = "nats"
 
     def __init__(self, options: Options, plane: DataPlane, log: Logger) -> None:
         super().__init__(options, plane.listener(LISTEN_LEAFS))
@@ -28,11 +31,20 @@ class LeafListener(PlaneListener):
     def asked_port(self) -> int:
         return self.options.leafnodes.port
 
+    @property
+    def scheme(self) -> str:
+        return "nats" if self.options.leafnodes.tls is None else "tls"
+
     def open(self, securing: Securing) -> None:
+        secured = securing()
         self.bind("Error listening on leafnode port: {} - {}")
         self.terms()
+        self.secure(secured)
         self.accept()
         self._log.info(f"Listening for leafnode connections on {self.address}")
+
+    def secure(self, secured: Secured | None) -> None:
+        self.secure_by(secured.links.leafs if secured else None)
 
     def terms(self) -> None:
         self._handle.configure(

@@ -12,9 +12,11 @@ from .clients import ClientListener
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
 
-    from jsserver.access.secured import Secured, Staples
+    from jsserver.access.secured import Links, Secured, Staples
     from jsserver.cext.tls import SecurityContext
+    from jsserver.config.options import Tls
 
     from . import Listener
     from .gateways import GatewayListener
@@ -22,6 +24,14 @@ if TYPE_CHECKING:
     from .monitoring import MonitoringListener
     from .routes import RouteListener
     from .websocket import WebsocketListener
+
+
+def blocks_of_tls(options: Options) -> Iterator[Tls]:
+    """All that say what connections are secured by."""
+    leafs, gateway = options.leafnodes, options.gateway
+    blocks = [options.tls, options.websocket.tls, options.cluster.tls, leafs.tls, gateway.tls]
+    blocks += [remote.tls for remote in (*leafs.remotes, *gateway.gateways)]
+    yield from filter(None, blocks)
 
 
 class Listeners:
@@ -69,6 +79,8 @@ class Listeners:
         self._all.append(self._clients)
         self.staples: Staples = {}
         """The OCSP responses that certificates are shown with."""
+        self.links: Links | None = None
+        """What connections to other servers are secured by."""
 
     # ---- what others are told
 
@@ -129,11 +141,6 @@ class Listeners:
         return advertised(advertise, listener.port) if advertise else (listener.host, listener.port)
 
     @property
-    def route_security(self) -> SecurityContext | None:
-        """What connections to other servers of the cluster are secured by, if they are."""
-        return None if self._routes is None else self._routes.security
-
-    @property
     def certificate_ends(self) -> str:
         """When the certificate of clients' connections does; "" without TLS."""
         return self._clients.certificate_ends
@@ -177,6 +184,7 @@ class Listeners:
         def securing() -> Secured | None:
             if not made:
                 made.append(self.secured(self._options, self.staples))
+                self._secure_links(made[0])
             return made[0]
 
         for listener in self._all:
@@ -199,7 +207,7 @@ class Listeners:
 
     def secured(self, options: Options, staples: Staples) -> Secured | None:
         """What connections are secured by where these options hold; None: nothing. ConfigError."""
-        if (options.tls, options.websocket.tls, options.cluster.tls) == (None, None, None):
+        if not any(True for _ in blocks_of_tls(options)):
             return None
         from jsserver.access.secured import secured  # a server without TLS goes without it
 
@@ -208,9 +216,13 @@ class Listeners:
     def renew(self, secured: Secured | None) -> None:
         """Has clients secured so, where there is a choice from their next connection on."""
         self.staples = secured.staples if secured else {}
+        self._secure_links(secured)
         for listener in self._all:
             if listener.port:
                 listener.secure(secured)
+
+    def _secure_links(self, secured: Secured | None) -> None:
+        self.links = None if secured is None else secured.links
 
     def staple(self, digest: bytes, response: bytes, until: int) -> None:
         """Has handshakes with a certificate carry another response from now on."""

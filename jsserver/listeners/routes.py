@@ -48,7 +48,7 @@ class RouteListener(PlaneListener):
         self._log.info(f"Listening for route connections on {self.address}")
 
     def secure(self, secured: Secured | None) -> None:
-        self.secure_by(secured.routes if secured else None)
+        self.secure_by(secured.links.routes if secured else None)
 
     def terms(self) -> None:
         o = self.options.cluster

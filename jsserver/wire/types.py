@@ -365,6 +365,18 @@ class LostMessages(Wire):
     bytes: Uint64 = always(0)
 
 
+class ClusterInfo(Wire):
+    """Who serves an asset, and in which cluster."""
+
+    name: str = ""
+    raft_group: str = ""
+    leader: str = ""
+    leader_since: Time = ""
+    system_account: bool = False
+    traffic_account: str = ""
+    replicas: list[Wire] = msgspec.field(default_factory=list)
+
+
 class StreamStateInfo(Wire):
     """Counts of a stream."""
 
