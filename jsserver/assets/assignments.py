@@ -122,6 +122,20 @@ class Assignments:
             stream.claim(consumer)
         self._count_consumers(len(stream.consumers))
 
+    def assign_stream(self, name: str, after: StreamAssignment | None) -> StreamDecision:
+        """What a cluster has decided of a stream, whatever the rules say here."""
+        decision = StreamDecision(name, self.streams.get(name), after)
+        self._take_stream(decision)
+        return decision
+
+    def assign_consumer(
+        self, stream: StreamAssignment, name: str, after: ConsumerAssignment | None
+    ) -> ConsumerDecision:
+        """Likewise of a consumer."""
+        decision = ConsumerDecision(stream, name, stream.consumers.get(name), after)
+        self._take_consumer(decision)
+        return decision
+
     def check_names(self, name: str, config: StreamConfig) -> None:
         """Raises if a request that names a stream in its subject may not restore it so."""
         rules.check(rules.NAMED, self._judged(config, Asked(name)))
@@ -144,11 +158,15 @@ class Assignments:
                 decision = self._update(change)
             case DeleteStream():
                 decision = StreamDecision(change.name, self.stream(change.name), None)
+        self._take_stream(decision)
+        return decision
+
+    def _take_stream(self, decision: StreamDecision) -> None:
+        """From now on what was before and what shall be are both claimed."""
         if decision.is_open:
             self._place(decision.name, decision.after)
             self._claim(decision.after)
             self._reserve((decision.before,), (decision.before, decision.after))
-        return decision
 
     def _settle_stream(self, decision: StreamDecision) -> None:
         before, after = decision.before, decision.after
@@ -198,8 +216,7 @@ class Assignments:
             self.claims.subjects.remove(stream.config.subjects)
 
     def _reserve(self, was: _Some, now: _Some) -> None:
-        for reserved in (self.claims.reserved, self.claims.server):
-            reserved.move(_configs(was), _configs(now))
+        self.claims.reserve(_configs(was), _configs(now))
 
     # ---- consumers -------------------------------------------------------------------------------
 
@@ -219,13 +236,17 @@ class Assignments:
             case DeleteConsumer():
                 before, after = stream.consumer(change.name), None
         decision = ConsumerDecision(stream, change.name, before, after)
-        if decision.is_open:
-            _place_consumer(decision, after)
-            if after is not None:
-                stream.claim(after)
-            if before is None:
-                self._count_consumers(1)
+        self._take_consumer(decision)
         return decision
+
+    def _take_consumer(self, decision: ConsumerDecision) -> None:
+        """As of streams."""
+        if decision.is_open:
+            _place_consumer(decision, decision.after)
+            if decision.after is not None:
+                decision.stream.claim(decision.after)
+            if decision.before is None:
+                self._count_consumers(1)
 
     def _settle_consumer(self, decision: ConsumerDecision) -> None:
         if decision.before is not None:

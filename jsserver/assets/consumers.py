@@ -112,6 +112,23 @@ def pause_left(config: ConsumerConfig, now: int) -> int:
     return min(max(left, 0), goformat.MAX_DURATION)
 
 
+def pause_end(text: str) -> str:
+    """The end that a request to pause asks for, in UTC; empty: none."""
+    if not text or options.is_zero_time(text):
+        return ""
+    return goformat.rfc3339_nano(goformat.parse_rfc3339(text))
+
+
+def kept(asked: ConsumerConfig, there: ConsumerConfig) -> ConsumerConfig:
+    """What is asked for of a consumer that is there: it stays paused or not, and a source's goes on
+    where it stands."""
+    asked = msgspec.structs.replace(asked, pause_until=there.pause_until)
+    if asked.sourcing and asked.durable_name:
+        asked.deliver_policy = there.deliver_policy
+        asked.opt_start_seq, asked.opt_start_time = there.opt_start_seq, there.opt_start_time
+    return asked
+
+
 # ---- defaults ------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,18 @@ class AccountLimits(Wire):
     """By how many replicas a stream has, `R1` and so on: where there are any, there are no other
     streams, and the limits beside them are those of one replica."""
 
+    def most(self) -> tuple[int, int]:
+        """Bytes of memory and of files that the copies of all streams may take on all servers; -1
+        is no limit. Of tiers, as many as all of them may together."""
+        if not self.tiers:
+            return self.max_memory, self.max_storage
+        memory = storage = 0
+        for name, of in self.tiers.items():
+            copies = int(name[1:]) if name[1:].isdecimal() else 1
+            memory = -1 if memory < 0 or of.max_memory < 0 else memory + of.max_memory * copies
+            storage = -1 if storage < 0 or of.max_storage < 0 else storage + of.max_storage * copies
+        return memory, storage
+
     def check_tier(self, replicas: int) -> None:
         """Raises if streams with as many replicas are none of the account's."""
         if self.tiers and f"R{max(replicas, 1)}" not in self.tiers:
@@ -65,32 +77,45 @@ class ServerSettings(msgspec.Struct, kw_only=True):
 
 
 class Reservations:
-    """Streams, consumers and bytes promised to the streams of an account, or of the server."""
+    """Streams, consumers and bytes promised to the streams of an account, or of the server. Bytes
+    are those of one replica, and of all."""
 
-    __slots__ = ("consumers", "memory", "storage", "streams")
+    __slots__ = ("all_memory", "all_storage", "consumers", "memory", "storage", "streams")
 
     def __init__(self) -> None:
         self.streams = 0
         self.consumers = 0
         self.memory = 0
         self.storage = 0
+        self.all_memory = 0
+        self.all_storage = 0
 
     def move(self, was: Sequence[StreamConfig], now: Sequence[StreamConfig]) -> None:
         """A stream had these configurations and has those. Of more than one, as long as it is
         open which will be, the most that any of them asks for is reserved; none is no stream."""
         for configs, sign in ((was, -1), (now, 1)):
             self.streams += sign * bool(configs)
-            self.memory += sign * max(
-                (_bytes(c) for c in configs if c.storage == "memory"), default=0
-            )
-            self.storage += sign * max(
-                (_bytes(c) for c in configs if c.storage == "file"), default=0
-            )
+            in_memory = [c for c in configs if c.storage == "memory"]
+            in_files = [c for c in configs if c.storage == "file"]
+            self.memory += sign * max(map(_bytes, in_memory), default=0)
+            self.storage += sign * max(map(_bytes, in_files), default=0)
+            self.all_memory += sign * max(map(_all_bytes, in_memory), default=0)
+            self.all_storage += sign * max(map(_all_bytes, in_files), default=0)
+
+
+def _copies(config: StreamConfig) -> int:
+    """How many replicas a configuration asks for."""
+    return max(config.num_replicas, 1)
 
 
 def _bytes(config: StreamConfig) -> int:
-    """What a configuration reserves."""
+    """What a configuration reserves, of each replica."""
     return max(config.max_bytes, 0)
+
+
+def _all_bytes(config: StreamConfig) -> int:
+    """What all replicas reserve."""
+    return _bytes(config) * max(config.num_replicas, 1)
 
 
 class RequestStats:
@@ -108,7 +133,7 @@ class Claims:
     """What the streams of an account have for themselves, and what they may have; `server` is what
     all accounts have reserved together."""
 
-    __slots__ = ("limits", "reserved", "server", "settings", "subjects")
+    __slots__ = ("_of_replicas", "limits", "reserved", "server", "settings", "subjects")
 
     def __init__(
         self, limits: AccountLimits, settings: ServerSettings, server: Reservations
@@ -118,13 +143,30 @@ class Claims:
         self.server = server
         self.reserved = Reservations()
         self.subjects = PatternIndex()
+        self._of_replicas: dict[int, Reservations] = {}
+
+    def reserve(self, was: Sequence[StreamConfig], now: Sequence[StreamConfig]) -> None:
+        """As `Reservations.move`, of all that are concerned."""
+        for reserved in (self.reserved, self.server):
+            reserved.move(was, now)
+        for replicas in {_copies(config) for config in (*was, *now)}:
+            self.of_replicas(replicas).move(
+                [config for config in was if _copies(config) == replicas],
+                [config for config in now if _copies(config) == replicas],
+            )
+
+    def of_replicas(self, replicas: int) -> Reservations:
+        """What the streams with as many replicas have; their consumers are not counted."""
+        return self._of_replicas.setdefault(replicas, Reservations())
 
     def tier(self, config: StreamConfig) -> tuple[AccountLimits, Reservations]:
-        """The limits of the tier that a stream is of, and what its streams have: those of more than
-        one replica are refused later, so there are none."""
-        if config.num_replicas > 1 and self.limits.tiers:
-            return self.limits.tiers[f"R{config.num_replicas}"], Reservations()
-        return self.limits, self.reserved
+        """The limits of the tier that a stream is of, and what its streams have."""
+        replicas = _copies(config)
+        limits = self.limits.tiers.get(f"R{replicas}")
+        return (self.limits, self.reserved) if limits is None else (
+            limits,
+            self.of_replicas(replicas),
+        )
 
     def check_room(self, config: StreamConfig, old: StreamConfig | None) -> None:
         """Raises if the bytes that a stream reserves exceed what its account or the server has.
@@ -136,15 +178,19 @@ class Claims:
         wanted = max(config.max_bytes, 1)
         if old is not None:
             wanted -= max(old.max_bytes, 0)
+        tiered = bool(self.limits.tiers)  # then limits are of one replica, else of all
+        more = max(config.max_bytes, 1) * (1 if tiered else max(config.num_replicas, 1))
+        if old is not None:
+            more -= _bytes(old) if tiered else _all_bytes(old)
         if memory:
             exceeded, option = errcodes.MEMORY_RESOURCES_EXCEEDED, "max_memory_store"
-            of_account = limits.max_memory, account.memory
+            of_account = limits.max_memory, account.memory if tiered else account.all_memory
             limit, reserved = settings.max_memory, server.memory
         else:
             exceeded, option = errcodes.STORAGE_RESOURCES_EXCEEDED, "max_file_store"
-            of_account = limits.max_storage, account.storage
+            of_account = limits.max_storage, account.storage if tiered else account.all_storage
             limit, reserved = settings.max_storage, server.storage
-        if 0 <= of_account[0] < of_account[1] + wanted:
+        if 0 <= of_account[0] < of_account[1] + more:
             raise exceeded()
         if 0 <= limit < reserved + wanted:
             error = exceeded()

@@ -73,6 +73,23 @@ def check_tokens(patterns: Sequence[str]) -> None:
         )
 
 
+def captures(subjects: Sequence[str], wanted: str) -> bool:
+    """Whether any of a stream's subjects has some in common with this one."""
+    if cext.subject_is_valid(wanted):
+        return any(cext.subjects_overlap(own, wanted) for own in subjects)
+    return any(_meets(own.split("."), wanted.split(".")) for own in subjects)
+
+
+def _meets(own: list[str], tokens: list[str]) -> bool:
+    """As subjects overlap, of tokens that make no subject: nats-server looks at these as well."""
+    for one, other in zip(own, tokens, strict=False):
+        if ">" in (one, other):
+            return True
+        if "*" not in (one, other) and one != other:
+            return False
+    return len(own) == len(tokens)
+
+
 class PatternIndex:
     """The patterns that some owners claim, which do not overlap with each other's. On the event
     loop."""

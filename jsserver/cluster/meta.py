@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jsserver.cext.bytes import s2_decode, s2_encode_block
-from jsserver.text.goformat import escape_json
+from jsserver.text.goformat import escape_json, parse_rfc3339
 from jsserver.text.s2 import decompress
 
 PLAIN_MAX = 256 << 20
@@ -35,6 +35,23 @@ class MetaError(ValueError):
     """An entry or a snapshot that nobody can apply; the text says why."""
 
 
+class Name(NamedTuple):
+    """A stream, or a consumer of it."""
+
+    account: str
+    stream: str
+    consumer: str = ""
+
+    def __str__(self) -> str:
+        return " > ".join(self if self.consumer else self[:2])
+
+    @property
+    def info_subject(self) -> str:
+        """On which servers ask each other about it."""
+        kind = "CI" if self.consumer else "SI"
+        return ".".join((f"$JSC.{kind}", *self)).rstrip(".")
+
+
 class Change(NamedTuple):
     """What an entry was about."""
 
@@ -42,7 +59,17 @@ class Change(NamedTuple):
     stream: str
     consumer: str = ""
     reply: str = ""
-    """To whom the members of what is removed say so; "" where nothing is removed."""
+    """To whom its members answer; "": nobody waits for that."""
+    op: Op = Op.ASSIGN_STREAM
+    said: dict[str, Any] | None = None
+    """The assignment as it came, with what only its proposal needed."""
+    before: dict[str, Any] | None = None
+    """The one that was in force until then; None: there was none."""
+
+    @property
+    def removes(self) -> bool:
+        """Whether the asset is to be no more."""
+        return self.op in (Op.REMOVE_STREAM, Op.REMOVE_CONSUMER)
 
 
 class StreamAssignment:
@@ -61,7 +88,7 @@ class StreamAssignment:
     @property
     def group(self) -> str:
         """The name of its Raft group, "" where the assignment names none."""
-        return _text(_dict(self.said, "group"), "name")
+        return _text(group_of(self.said), "name")
 
 
 class MetaState:
@@ -97,6 +124,7 @@ class MetaState:
         account, stream, consumer = account_of(said), _text(said, "stream"), _text(said, "name")
         if op in (Op.ASSIGN_STREAM, Op.UPDATE_STREAM, Op.REMOVE_STREAM):
             stream, consumer = _text(_dict(said, "stream"), "name"), ""
+        before = self._said(account, stream, consumer)
         if op in (Op.ASSIGN_STREAM, Op.UPDATE_STREAM):
             self._put_stream(said, new=op is Op.ASSIGN_STREAM)
         elif op is Op.REMOVE_STREAM:
@@ -105,8 +133,13 @@ class MetaState:
             self._remove_consumer(said)
         else:
             self._put_consumer(said)
-        removes = op in (Op.REMOVE_STREAM, Op.REMOVE_CONSUMER)
-        return Change(account, stream, consumer, _text(said, "reply") if removes else "")
+        return Change(account, stream, consumer, _text(said, "reply"), op, said, before)
+
+    def _said(self, account: str, stream: str, consumer: str) -> dict[str, Any] | None:
+        found = self.streams.get(account, {}).get(stream)
+        if found is None or not consumer:
+            return None if found is None else found.said
+        return found.consumers.get(consumer)
 
     def _put_stream(self, said: dict[str, Any], *, new: bool) -> None:
         account, name = account_of(said), _text(_dict(said, "stream"), "name")
@@ -212,7 +245,20 @@ def account_of(said: dict[str, Any]) -> str:
     return _text(client, "svc") or _text(client, "acc")
 
 
+def created_at(said: dict[str, Any]) -> int:
+    """When an asset was made, in ns since the epoch; 0: its assignment does not say."""
+    try:
+        return parse_rfc3339(str(said.get("created", "")))
+    except ValueError:
+        return 0
+
+
+def group_of(said: dict[str, Any]) -> dict[str, Any]:
+    """What an assignment says of its Raft group; empty where it says nothing."""
+    return _dict(said, "group")
+
+
 def peers_of(said: dict[str, Any]) -> list[str]:
     """The ids of the members that an assignment names."""
-    peers = _dict(said, "group").get("peers")
+    peers = group_of(said).get("peers")
     return [p for p in peers if isinstance(p, str)] if isinstance(peers, list) else []

@@ -1,0 +1,591 @@
+"""What the leader of the meta group makes of requests: entries to be agreed on, and answers.
+
+Plain data: clock, random names, and what is known of members are handed in. A change is judged by
+all that is assigned or proposed. Who holds what it is about answers when it is done; where nobody
+does, the leader answers, once it is agreed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import msgspec
+
+from jsserver import API_LEVEL
+from jsserver.api.responses import (
+    TYPE_PREFIX,
+    AccountInfo,
+    ApiStats,
+    Response,
+    SuccessResponse,
+    TierInfo,
+)
+from jsserver.assets import streams
+from jsserver.assets.assigned import StreamAssignment
+from jsserver.assets.changes import (
+    Asked as AskedStream,
+)
+from jsserver.assets.changes import (
+    ConsumerChange,
+    CreateStream,
+    DeleteConsumer,
+    DeleteStream,
+    StreamChange,
+    UpdateStream,
+)
+from jsserver.assets.limits import OF_TIERS, AccountLimits, ServerSettings
+from jsserver.cluster import proposals, wishes
+from jsserver.cluster.judge import Decision, Judge
+from jsserver.cluster.meta import Change, MetaState, Op, created_at, group_of, peers_of
+from jsserver.cluster.moves import Members, Moves, Regrouped, clusters_for
+from jsserver.cluster.proposals import Asked, Said
+from jsserver.text.goformat import SECOND, escape_json
+from jsserver.text.identity import short_hash
+from jsserver.wire import decode, errcodes
+from jsserver.wire.errors import ApiError
+from jsserver.wire.types import (
+    ConsumerConfig,
+    RestoreRequest,
+    StorageRequest,
+    StreamConfig,
+    StreamConfigRequest,
+    StreamStateInfo,
+    Wire,
+)
+
+YOUNG = 5 * SECOND
+"""Nanoseconds within which an asset is taken back that its members could not make."""
+_NOT_UNDERSTOOD = (
+    errcodes.STREAM_OFFLINE_REASON.err_code,
+    errcodes.CONSUMER_OFFLINE_REASON.err_code,
+)
+"""Errors of who asks for an asset of a version to come."""
+RESULTS_KEPT = 1024
+"""Requests of which it is known who asked, for what their members say went wrong."""
+
+
+class MoveRequest(Wire):
+    """ACCOUNT.STREAM.MOVE. `cluster` and `domain` are the server's, which its name says, too."""
+
+    server: str = ""
+    cluster: str = ""
+    domain: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
+
+
+class Told(NamedTuple):
+    """An answer as JSON, and to whom it goes."""
+
+    reply: str
+    body: bytes
+    refused: bool = False
+
+
+class _Waiting(NamedTuple):
+    """A proposal that the leader has something to say to when it is agreed on."""
+
+    reply: str
+    answer: Response
+    peers: list[str] | None
+    """Who answers if any of them can be reached; None: the leader does in any case."""
+
+
+class _Made(NamedTuple):
+    """An asset that was agreed on lately."""
+
+    said: Said
+    reply: str
+    at: int
+    new: bool
+
+    def is_young(self, now: int) -> bool:
+        """Whether it is taken back where its members cannot make it: a restore takes its time."""
+        return self.new and (now - self.at < YOUNG or "restore_state" in self.said)
+
+
+class Leader:
+    """From its election until it leads no more."""
+
+    def __init__(
+        self,
+        state: MetaState,
+        members: Members,
+        settings: ServerSettings,
+        *,
+        now: Callable[[], int],
+        token: Callable[[int], str],
+    ) -> None:
+        """`state`: of the group, which others keep up; `now`: ns since the epoch; `token`: so many
+        random characters."""
+        self._state = state
+        self._members = members
+        self._settings = settings
+        self._now = now
+        self._token = token
+        self.moves = Moves(state, members, token)
+        self._judges: dict[str, Judge] = {}
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._made: dict[tuple[str, str, str], _Made] = {}
+
+    # ---- requests
+
+    def handle(self, name: str, asked: Asked, info: Said | None = None) -> list[bytes]:
+        """The entries that a request of this name has proposed, in their order; ApiError. `info`:
+        what the leader of an asset that gets other members says of it, None: nothing."""
+        match name:
+            case "STREAM.CREATE":
+                return [self._create(asked)]
+            case "STREAM.UPDATE":
+                return self._update(asked, info)
+            case "STREAM.DELETE":
+                return [self._delete(asked)]
+            case "STREAM.RESTORE":
+                return [self._restore(asked)]
+            case "CONSUMER.CREATE":
+                return [self._put_consumer(asked, info, durable=False)]
+            case "CONSUMER.DURABLE.CREATE":
+                return [self._put_consumer(asked, info, durable=True)]
+            case "CONSUMER.DELETE":
+                return [self._delete_consumer(asked)]
+            case "CONSUMER.PAUSE":
+                return [self._pause(asked)]
+            case "ACCOUNT.STREAM.MOVE":
+                return self._move(asked, info)
+            case "ACCOUNT.STREAM.CANCEL_MOVE":
+                return self._cancel_move(asked)
+        raise errcodes.CLUSTER_UN_SUPPORT_FEATURE()
+
+    def info(self, account: str) -> AccountInfo:
+        """INFO: what the account has, may have, and has used; ApiError."""
+        claims = self.judge(account).assets.claims
+        used, reserved, limits = self._members.usage(account), claims.reserved, claims.limits
+        return AccountInfo(
+            type=f"{TYPE_PREFIX}account_info_response",
+            memory=used.memory,
+            storage=used.storage,
+            reserved_memory=reserved.memory,
+            reserved_storage=reserved.storage,
+            streams=reserved.streams,
+            consumers=reserved.consumers,
+            limits=OF_TIERS if limits.tiers else limits,
+            tiers={name: self._tier(account, name, of) for name, of in limits.tiers.items()},
+            domain=self._settings.domain,
+            api=ApiStats(level=API_LEVEL, total=used.requests, errors=used.errors),
+        )
+
+    def _tier(self, account: str, name: str, limits: AccountLimits) -> TierInfo:
+        """What the streams have that are of one tier."""
+        assets, used = self.judge(account).assets, self._members.usage(account)
+        replicas = int(name[1:]) if name[1:].isdecimal() else 1
+        reserved = assets.claims.of_replicas(replicas)
+        of_tier = [
+            stream
+            for stream in assets.streams.values()
+            if max(stream.config.num_replicas, 1) == replicas
+        ]
+        memory, storage = used.tiers.get(name, (0, 0))
+        return TierInfo(
+            memory=memory,
+            storage=storage,
+            reserved_memory=reserved.memory,
+            reserved_storage=reserved.storage,
+            streams=len(of_tier),
+            consumers=sum(len(stream.consumers) for stream in of_tier),
+            limits=limits,
+        )
+
+    def judge(self, account: str) -> Judge:
+        """The judge of an account; ApiError where that has no JetStream."""
+        limits = self._members.limits(account)
+        if limits is None:
+            self._judges.pop(account, None)
+            raise errcodes.NOT_ENABLED_FOR_ACCOUNT()
+        found = self._judges.get(account)
+        if found is not None:
+            found.limit(limits)
+        else:
+            found = self._judges[account] = Judge(account, self._state, limits, self._settings)
+        return found
+
+    # ---- streams
+
+    def _create(self, asked: Asked) -> bytes:
+        judge, name = self.judge(asked.account), asked.args[0]
+        request = decode.decode(asked.body, StreamConfigRequest, self._settings.strict)
+        change = self._asked_for(asked, request)
+        decision = judge.decide(change)
+        if not decision.is_open:
+            there = judge.said(name)
+            if there is None:
+                raise errcodes.STREAM_NOT_FOUND()
+            said = proposals.answered(there, asked)
+            return proposals.entry(Op.ASSIGN_STREAM, said)
+        return self._new_stream(judge, change, decision, asked)
+
+    def _new_stream(
+        self,
+        judge: Judge,
+        change: CreateStream,
+        decision: Decision,
+        asked: Asked,
+        restored: StreamStateInfo | None = None,
+    ) -> bytes:
+        """`restored`: what the backup has that a stream is to be restored from."""
+        with _Undone(judge, decision):
+            cluster, peers = self._members.place(change.config, clusters_for(change.config, asked))
+        storage = change.config.storage
+        of = proposals.group("S", peers, storage, cluster, self._token(8))
+        made = proposals.stream(change.config, change.created, of, self._token(8))
+        said = proposals.answered(made, asked)
+        if restored is not None:
+            state = msgspec.to_builtins(restored)  # nats-server reads no time that is empty
+            said["restore_state"] = {key: value for key, value in state.items() if value != ""}
+        return self._propose(judge, Op.ASSIGN_STREAM, said, change, decision)
+
+    def _restore(self, asked: Asked) -> bytes:
+        judge, name = self.judge(asked.account), asked.args[0]
+        if decode.is_empty(asked.body):
+            raise errcodes.BAD_REQUEST()
+        request = decode.decode(asked.body, RestoreRequest, self._settings.strict)
+        if not request.config.name:
+            request.config.name = name
+        judge.assets.check_names(name, request.config)
+        config = streams.normalise(request.config, self._terms(asked.account, pedantic=False))
+        judge.assets.check_restore(config)
+        if judge.said(name) is not None:
+            raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
+        change = CreateStream(config, self._now())
+        return self._new_stream(judge, change, judge.decide(change), asked, request.state)
+
+    def _asked_for(self, asked: Asked, request: StreamConfigRequest) -> CreateStream:
+        name, now = asked.args[0], self._now()
+        try:
+            config = streams.normalise(request, self._terms(asked.account, request.pedantic))
+        except ApiError as error:
+            named = decode.decode(asked.body, StorageRequest, strict=False).storage
+            return CreateStream(request, now, AskedStream(name, error, bool(named)))
+        return CreateStream(config, now, AskedStream(name))
+
+    def _terms(self, account: str, pedantic: bool) -> streams.Terms:
+        assets = self.judge(account).assets
+        return streams.Terms(self._settings, assets.claims.limits, pedantic, assets.config_of)
+
+    def _update(self, asked: Asked, info: Said | None) -> list[bytes]:
+        judge, name = self.judge(asked.account), asked.args[0]
+        request = decode.decode(asked.body, StreamConfigRequest, self._settings.strict)
+        config = streams.normalise(request, self._terms(asked.account, request.pedantic))
+        if name != config.name:
+            raise errcodes.STREAM_MISMATCH()
+        return self._updated(judge, config, asked, info)
+
+    def _updated(
+        self,
+        judge: Judge,
+        config: StreamConfig,
+        asked: Asked,
+        info: Said | None,
+        peers: list[str] | None = None,
+    ) -> list[bytes]:
+        """`peers`: those that hold the stream from now on, and while it moves; None: as its
+        configuration says."""
+        change = UpdateStream(config)
+        decision = judge.decide(change)
+        there = judge.said(config.name)
+        assert decision.before is not None and decision.after is not None and there is not None
+        with _Undone(judge, decision):
+            old, new = decision.before.config, decision.after.config
+            known = judge.known(config.name)
+            held = [] if known is None else [*known.consumers.values()]
+            wanted = Regrouped(there, held, old, new, peers)
+            said, consumers = self.moves.regroup(wanted, asked, info)
+        said = proposals.answered(proposals.changed(said, "stream", new), asked)
+        first = self._propose(judge, Op.UPDATE_STREAM, said, change, decision)
+        return [first, *self._regrouped(judge, [(Op.ASSIGN_CONSUMER, one) for one in consumers])]
+
+    def _regrouped(self, judge: Judge, made: list[tuple[Op, Said]]) -> list[bytes]:
+        """The entries by which assets have other members."""
+        entries = []
+        for op, said in made:
+            without = {k: v for k, v in said.items() if k not in ("subject", "reply")}
+            entries.append(proposals.entry(op, without))
+            judge.regrouped(entries[-1], without)
+        return entries
+
+    def remove_peer(self, account: str, stream: str, peer: str) -> tuple[list[bytes], bool]:
+        """The entries by which a member holds a stream no more, and whether another one takes its
+        place; ApiError where the member does not hold the stream."""
+        judge = self.judge(account)
+        there = judge.known(stream)
+        if there is None:
+            raise errcodes.STREAM_NOT_FOUND()
+        made, replaced = self.moves.without(there, peer)
+        return self._regrouped(judge, made), replaced
+
+    def left(self, peer: str) -> list[bytes]:
+        """The entries by which others hold what a member held that is none any more."""
+        entries: list[bytes] = []
+        for account, name, _ in self._state:
+            with suppress(ApiError):  # it does not hold it, or others cannot instead
+                entries += self.remove_peer(account, name, peer)[0]
+        return entries
+
+    def joined(self, peer: str) -> list[bytes]:
+        """The entries by which a new member holds what had too few."""
+        entries: list[bytes] = []
+        for account, name, _ in self._state:
+            with suppress(ApiError):  # the account has no JetStream any more
+                judge = self.judge(account)
+                there = judge.known(name)
+                if there is not None:
+                    entries += self._regrouped(judge, self.moves.with_one_more(there, peer))
+        return entries
+
+    # ---- moves that the system account asks for
+
+    def _movable(self, asked: Asked) -> tuple[Judge, StreamConfig, list[str], Asked]:
+        account, name = asked.args[:2]
+        if self._members.limits(account) is None:
+            raise errcodes.NO_ACCOUNT()
+        judge = self.judge(account)
+        there, config = judge.said(name), judge.assets.config_of(name)
+        if there is None or config is None:
+            raise errcodes.STREAM_NOT_FOUND()
+        cluster = str(group_of(there).get("cluster", ""))
+        client = {**asked.client, "acc": account, "cluster": cluster}
+        return judge, config, peers_of(there), asked._replace(account=account, client=client)
+
+    def _move(self, asked: Asked, info: Said | None) -> list[bytes]:
+        request = MoveRequest()
+        if not decode.is_empty(asked.body):
+            request = decode.decode(asked.body, MoveRequest, strict=True)
+        judge, config, peers, asked = self._movable(asked)
+        if request.server:
+            source = short_hash(request.server)
+            if self._members.tags_of(source) is None:
+                raise errcodes.CLUSTER_SERVER_NOT_MEMBER()
+            if source not in peers:
+                raise errcodes.CLUSTER_PEER_NOT_MEMBER()
+            peers = [source, *(peer for peer in peers if peer != source)]
+        peers = self.moves.to(config, peers, request.tags, asked.cluster)
+        return self._updated(judge, config, asked, info, peers)
+
+    def _cancel_move(self, asked: Asked) -> list[bytes]:
+        judge, config, peers, asked = self._movable(asked)
+        replicas = config.num_replicas
+        if len(peers) <= replicas:
+            raise errcodes.STREAM_MOVE_NOT_IN_PROGRESS()
+        peers = peers[:replicas]
+        placement = config.placement
+        wanted = {tag.lower() for tag in placement.tags} if placement is not None else set()
+        if any(wanted - {*(self._members.tags_of(peer) or ())} for peer in peers):
+            config = msgspec.structs.replace(config, placement=None)
+        return self._updated(judge, config, asked, None, peers)
+
+    def _delete(self, asked: Asked) -> bytes:
+        if not decode.is_empty(asked.body):
+            raise errcodes.NOT_EMPTY_REQUEST()
+        judge, name = self.judge(asked.account), asked.args[0]
+        there = judge.said(name)
+        if there is None:
+            raise errcodes.STREAM_NOT_FOUND()
+        said = proposals.answered({**there, "sync": ""}, asked)
+        done = SuccessResponse(type=f"{TYPE_PREFIX}stream_delete_response", success=True)
+        return self._remove(judge, Op.REMOVE_STREAM, said, DeleteStream(name), done)
+
+    def _remove(
+        self,
+        judge: Judge,
+        op: Op,
+        said: Said,
+        change: StreamChange | ConsumerChange,
+        done: Response,
+    ) -> bytes:
+        """Takes an asset away, also one that no version here understands."""
+        entry = proposals.entry(op, said)
+        try:
+            decision = judge.decide(change)
+        except ApiError as error:
+            if error.err_code not in _NOT_UNDERSTOOD:
+                raise
+        else:
+            judge.proposed(entry, change, decision, said)
+        self._waiting[entry] = _Waiting(said["reply"], done, peers_of(said))
+        return entry
+
+    def purged(self, account: str) -> list[bytes]:
+        """The entries that take away all that an account has."""
+        entries = []
+        for stream in self._state.streams.get(account, {}).values():
+            entries.append(proposals.entry(Op.REMOVE_STREAM, {**stream.said, "sync": ""}))
+        return entries
+
+    # ---- consumers
+
+    def _put_consumer(self, asked: Asked, info: Said | None, *, durable: bool) -> bytes:
+        judge = self.judge(asked.account)
+        change = wishes.consumer(
+            asked,
+            judge.assets,
+            self._settings,
+            durable=durable,
+            now=self._now(),
+            token=self._token,
+            heard=lambda subject: self._members.heard(asked.account, subject),
+        )
+        decision = judge.decide(change)
+        after = decision.after
+        assert after is not None
+        known = judge.known(change.stream)  # one that a member had removed may be about to follow
+        there = None if known is None else known.consumers.get(change.name)
+        if there is None:
+            with _Undone(judge, decision):
+                peers = self._peers_for(judge, decision.stream, change.config)
+            in_memory = change.config.mem_storage or decision.stream.config.storage == "memory"
+            storage = "memory" if in_memory else "file"
+            of = proposals.group("C", peers, storage, asked.cluster, self._token(8))
+            name = change.name
+            there = proposals.consumer(name, change.stream, after.stored, after.created, of)
+        elif decision.is_open:
+            with _Undone(judge, decision):
+                there = self.moves.consumer(
+                    there, judge.said(change.stream), decision.stream.config, change.config, info
+                )
+            there = proposals.changed(there, "consumer", after.stored)
+        said = proposals.answered(there, asked)
+        if not decision.is_open:
+            return proposals.entry(Op.ASSIGN_CONSUMER, said)
+        return self._propose(judge, Op.ASSIGN_CONSUMER, said, change, decision)
+
+    def _peers_for(
+        self, judge: Judge, stream: StreamAssignment, config: ConsumerConfig
+    ) -> list[str]:
+        """Ids of the members that are to hold a new consumer."""
+        there = judge.said(stream.config.name)
+        all_peers = [] if there is None else peers_of(there)
+        online = self._members.online(all_peers)
+        if not online:
+            raise errcodes.INSUFFICIENT_RESOURCES()
+        shared = bool(config.durable_name) or stream.config.retention != "limits"
+        replicas = config.num_replicas or (len(all_peers) if shared else 1)
+        first = online + [peer for peer in all_peers if peer not in online]
+        return first[:replicas]
+
+    def _delete_consumer(self, asked: Asked) -> bytes:
+        if not decode.is_empty(asked.body):
+            raise errcodes.NOT_EMPTY_REQUEST()
+        judge = self.judge(asked.account)
+        stream, name = asked.args[:2]
+        if judge.said(stream) is None:
+            raise errcodes.STREAM_NOT_FOUND()
+        there = judge.said(stream, name)
+        if there is None:
+            raise errcodes.CONSUMER_NOT_FOUND()
+        said = proposals.answered(there, asked)
+        done = SuccessResponse(type=f"{TYPE_PREFIX}consumer_delete_response", success=True)
+        return self._remove(judge, Op.REMOVE_CONSUMER, said, DeleteConsumer(stream, name), done)
+
+    def _pause(self, asked: Asked) -> bytes:
+        judge = self.judge(asked.account)
+        stream, name = asked.args[:2]
+        change, answer = wishes.pause(asked, judge.assets, self._settings, self._now())
+        decision = judge.decide(change)
+        there = judge.said(stream, name)
+        assert decision.after is not None and there is not None
+        changed = proposals.changed(there, "consumer", decision.after.stored)
+        said = proposals.answered(changed, asked)
+        del said["subject"], said["reply"]  # nobody but the leader answers
+        entry = self._propose(judge, Op.ASSIGN_CONSUMER, said, change, decision)
+        self._waiting[entry] = _Waiting(asked.reply, answer, None)
+        return entry
+
+    # ---- proposals
+
+    def _propose(
+        self,
+        judge: Judge,
+        op: Op,
+        said: Said,
+        change: StreamChange | ConsumerChange,
+        decision: Decision,
+    ) -> bytes:
+        entry = proposals.entry(op, said)
+        judge.proposed(entry, change, decision, said)
+        return entry
+
+    def refused(self, entry: bytes) -> None:
+        """It was not proposed after all."""
+        self._waiting.pop(entry, None)
+        for judge in self._judges.values():
+            judge.refused(entry)
+
+    def applied(self, entry: bytes, change: Change) -> Iterator[Told]:
+        """The group has agreed on an entry, and `state` has it. What there is to answer."""
+        judge = self._judges.get(change.account)
+        if judge is not None:
+            judge.applied(entry, change)
+        self._note(entry, change)
+        waiting = self._waiting.pop(entry, None)
+        if waiting is None or not waiting.reply:
+            return
+        if waiting.peers is None or not self._members.online(waiting.peers):
+            refused = waiting.answer.error is not None
+            yield Told(waiting.reply, encoded(waiting.answer), refused)
+
+    # ---- what members say went wrong
+
+    def _note(self, entry: bytes, change: Change) -> None:
+        key = (change.account, change.stream, change.consumer)
+        if entry[0] in (Op.REMOVE_STREAM, Op.REMOVE_CONSUMER):
+            self._made.pop(key, None)
+            return
+        if entry[0] not in (Op.ASSIGN_STREAM, Op.UPDATE_STREAM, Op.ASSIGN_CONSUMER):
+            return
+        said = msgspec.json.decode(entry[1:], type=dict[str, Any])
+        known = self._made.pop(key, None)
+        age = self._now() - created_at(said)
+        new = entry[0] != Op.UPDATE_STREAM and known is None and age < YOUNG
+        self._made[key] = _Made(said, str(said.get("reply", "")), self._now(), new)
+        while len(self._made) > RESULTS_KEPT:
+            del self._made[next(iter(self._made))]
+
+    def result(self, body: bytes) -> tuple[bytes | None, Told | None]:
+        """What a member says of an asset that it could not make or change: the entry that takes it
+        back, and what whoever asked for it is told."""
+        try:
+            said = msgspec.json.decode(body, type=dict[str, Any])
+        except (msgspec.DecodeError, RecursionError):
+            return None, None
+        stream, consumer = str(said.get("stream", "")), str(said.get("consumer", ""))
+        made = self._made.pop((str(said.get("account", "")), stream, consumer), None)
+        found = (said.get(key) for key in ("create_response", "restore_response", "response"))
+        response = next(filter(None, found), None)
+        if made is None or not isinstance(response, dict) or not response.get("error"):
+            return None, None
+        told = Told(made.reply, encoded(response), True) if made.reply else None
+        if not made.is_young(self._now()) or said.get("is_update"):
+            return None, told
+        op = Op.REMOVE_CONSUMER if consumer else Op.REMOVE_STREAM
+        gone = {key: value for key, value in made.said.items() if key not in ("subject", "reply")}
+        return proposals.entry(op, gone), told
+
+
+def encoded(answer: Response | Said) -> bytes:
+    """An answer as JSON."""
+    return escape_json(msgspec.json.encode(answer))
+
+
+class _Undone:
+    """Takes a decision back if what follows from it cannot be."""
+
+    def __init__(self, judge: Judge, decision: Decision) -> None:
+        self._judge = judge
+        self._decision = decision
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, where: object) -> None:
+        if error is not None:
+            self._judge.undo(self._decision)

@@ -1,0 +1,204 @@
+"""Which members the groups of a stream and its consumers have, when how many or where changes.
+
+Plain functions over what assignments say, by nats-server's rules, so that either server as leader
+decides alike. What runs moves by itself: the members of a stream carry out what is assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from jsserver.cluster.meta import group_of, peers_of
+from jsserver.cluster.proposals import Said, group_name
+from jsserver.text.identity import short_hash
+
+Token = Callable[[int], str]
+Mixed = Callable[[list[str]], list[str]]
+"""Peers in an order of no meaning."""
+
+
+class _Counted(msgspec.Struct):
+    num_replicas: int = 0
+
+
+class _Sized(msgspec.Struct):
+    """A request for a stream, or, in its `config`, for a consumer."""
+
+    num_replicas: int = 0
+    config: _Counted = msgspec.field(default_factory=_Counted)
+
+
+class Scaled(NamedTuple):
+    """A stream with another number of replicas."""
+
+    peers: list[str]
+    grows: bool
+    in_parity: bool
+    """Whether its consumers are to have as many: its messages leave by what they do."""
+
+
+def replicas_in(body: bytes) -> int:
+    """How many replicas a request asks for, whose body may be no JSON; 0: it does not say."""
+    try:
+        asked = msgspec.json.decode(body, type=_Sized)
+    except (msgspec.DecodeError, RecursionError):
+        return 0
+    return asked.num_replicas or asked.config.num_replicas
+
+
+def leader(info: Said | None) -> str:
+    """The id of the member that leads an asset by what it says of itself; "": nobody has said."""
+    name = _cluster(info).get("leader")
+    return short_hash(name) if isinstance(name, str) and name else ""
+
+
+def progress(peers: list[str], info: Said | None) -> str:
+    """How far a stream is that moves between these members, as nats-server says it."""
+    if info is None:
+        return "error retrieving info: timeout while waiting for response"
+    found = _cluster(info).get("replicas") or []
+    current = bool(leader(info)) + sum(bool(one.get("current")) for one in found)
+    lag = sum(int(one.get("lag") or 0) for one in found)
+    return f"total peers: {len(peers)}, current peers: {current}, combined lag: {lag}"
+
+
+def _cluster(info: Said | None) -> Said:
+    found = None if info is None else info.get("cluster")
+    return found if isinstance(found, dict) else {}
+
+
+def kept_peers(peers: list[str], leads: str, online: Iterable[str], replicas: int) -> list[str]:
+    """Those that stay in a group that gets smaller: its leader, and others that can be reached."""
+    there = {*online}
+    first = [leads] if leads in peers else []
+    return [*first, *(peer for peer in peers if peer in there and peer != leads)][:replicas]
+
+
+def scaled_stream(said: Said, now: Scaled, token: Token) -> Said:
+    """A stream's assignment with other members. One of a single member has no group behind its
+    name, so that a group that begins or ends with one gets a name of its own."""
+    before = peers_of(said)
+    of = {**group_of(said), "peers": now.peers}
+    of.pop("scale_up", None)
+    if now.grows:
+        of["preferred"] = of.get("preferred") or before[0]
+        of["scale_up"] = True
+    else:
+        of.pop("preferred", None)
+    return {**said, "group": _named(of, before, token)}
+
+
+def scaled_consumers(
+    consumers: Iterable[Said], now: Scaled, mixed: Mixed, token: Token
+) -> list[Said]:
+    """The consumers whose members change with those of their stream."""
+    found = []
+    for said in consumers:
+        before, config = peers_of(said), said["consumer"]
+        follows = not config.get("num_replicas") and (
+            config.get("durable_name") or config.get("name")
+        )
+        if follows or len(before) > len(now.peers) or now.in_parity:
+            peers = now.peers
+        elif not now.grows and not {*before} <= {*now.peers}:
+            peers = mixed(now.peers)[: len(before)]
+        else:
+            continue
+        of = {**group_of(said), "peers": peers}
+        of.pop("preferred", None)
+        if len(before) == 1 and now.grows:
+            of["preferred"] = before[0]
+        replicas = config.get("num_replicas") and len(peers)
+        config = {**config, "num_replicas": replicas or 0}
+        found.append({**said, "consumer": config, "group": _named(of, before, token)})
+    return found
+
+
+def scaled_consumer(
+    said: Said, of_stream: list[str], replicas: int, leads: str, mixed: Mixed, token: Token
+) -> Said:
+    """A consumer's assignment with so many members of those of its stream."""
+    before = peers_of(said)
+    of = {**group_of(said)}
+    of.pop("scale_up", None)
+    if replicas > len(before):
+        more = [peer for peer in mixed(of_stream) if peer not in before]
+        peers = [*before, *more][:replicas]
+        of["scale_up"] = True
+    else:
+        first = [leads] if leads in before else []
+        peers = [*first, *(peer for peer in before if peer not in first)][:replicas]
+    of |= {"peers": peers, "preferred": leads if leads in peers else peers[0]}
+    return {**said, "group": _named(of, before, token)}
+
+
+def moved_peers(before: list[str], after: list[str]) -> list[str]:
+    """The members while a stream moves: those that go come first."""
+    return [*(peer for peer in before if peer not in after), *after]
+
+
+def moved_stream(said: Said, peers: list[str]) -> Said:
+    """A stream's assignment while it moves, or where its move is taken back."""
+    return _with_peers(said, peers, "scale_up")
+
+
+def moved_consumers(
+    consumers: Iterable[Said], peers: list[str], replicas: int, mixed: Mixed
+) -> list[Said]:
+    """The consumers of a stream that moves to the last `replicas` of these peers: each keeps as
+    many members as it is to have, first those that it has already."""
+    found = []
+    for said in consumers:
+        before = peers_of(said)
+        wanted = said["consumer"].get("num_replicas") or 0
+        shared = said["consumer"].get("durable_name") or len(before) > 1
+        count = min(wanted or (replicas if shared else 1), replicas)
+        ends = mixed(peers[-replicas:])
+        ends.sort(key=lambda peer: peer in before)
+        ends = ends[replicas - count :]
+        stays = len(peers) == replicas
+        after = ends if stays else moved_peers(before, ends)
+        of = {**group_of(said), "peers": after}
+        if of.get("preferred") not in after:
+            of.pop("preferred", None)
+        found.append({**said, "group": of})
+    return found
+
+
+def replaced_stream(said: Said, peers: list[str]) -> Said:
+    """A stream's assignment with a member less, or with another one in its place."""
+    return _with_peers(said, peers, "preferred")
+
+
+def replaced_consumers(
+    consumers: Iterable[Said], peers: list[str], gone: str
+) -> tuple[list[Said], list[Said]]:
+    """Consumers of a stream with these members that a member has left: those that follow, and those
+    that are no more, as only that member had them."""
+    follow, end = [], []
+    for said in consumers:
+        before = peers_of(said)
+        if said["consumer"].get("durable_name") or len(before) > 1:
+            follow.append(replaced_stream(said, peers))
+        elif gone in before:
+            end.append(said)
+    return follow, end
+
+
+def _with_peers(said: Said, peers: list[str], without: str) -> Said:
+    """The assignment with these members; its group does not say one thing any more."""
+    of = {**group_of(said), "peers": peers}
+    of.pop(without, None)
+    return {**said, "group": of}
+
+
+def _named(of: Said, before: list[str], token: Token) -> Said:
+    """The group by another name, where it had one member or gets one."""
+    peers = of["peers"]
+    if len(peers) == len(before) or 1 not in (len(peers), len(before)):
+        return of
+    kind, storage = str(of.get("name", ""))[:1], str(of.get("store", ""))
+    return {**of, "name": group_name(kind, len(peers), storage, token(8))}
