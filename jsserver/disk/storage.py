@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from jsserver import API_LEVEL, TYPE_CHECKING
-from jsserver.config.options import AUTOMATIC, AssetLimits, Options
+from jsserver.config.jetstreams import AUTOMATIC
+from jsserver.config.options import AssetLimits, Options
 from jsserver.disk.ballast import Ballast
 from jsserver.disk.storedir import (
     WITHIN,

@@ -75,12 +75,26 @@ class Account:
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
         """Takes a stream of which a start might find another configuration on disk, and why."""
         self.order = Order()
+        self._elsewhere = 0, 0
+        """Bytes of memory and of files that other members of a cluster hold."""
         self._locks: WeakValueDictionary[str, StreamLock] = WeakValueDictionary()
 
     def limit(self, limits: AccountLimits) -> None:
         """What the account may use from now on; what it has stays."""
         self.limits = self.assignments.claims.limits = limits
-        self.handle.set_limits(limits.max_memory, limits.max_storage)
+        self._limit()
+
+    def hold_elsewhere(self, memory: int, storage: int) -> None:
+        """Other members of a cluster hold so many bytes of what the account may use."""
+        self._elsewhere = memory, storage
+        self._limit()
+
+    def _limit(self) -> None:
+        memory, storage = self._elsewhere
+        most = self.limits.max_memory, self.limits.max_storage
+        if self.shared.member is not None:
+            most = self.limits.most()
+        self.handle.set_limits(_less(most[0], memory), _less(most[1], storage))
 
     def requests(self) -> RequestStats:
         """Of all its requests, whichever plane answers them."""
@@ -137,6 +151,30 @@ class Account:
             await self._settled(decision, change.stream, work)
         return decision
 
+    async def assign_stream(self, name: str, wanted: StreamAssignment | None) -> None:
+        """Carries out what a cluster has decided of a stream, or ApiError; its lock is held."""
+        decision = self.assignments.assign_stream(name, wanted)
+        if decision.is_open:
+            await self._settled(decision, name, self.follow(name, wanted))
+
+    async def leave_stream(self, running: Stream) -> None:
+        """Serves a stream no more; what is on disk stays. The stream's lock is held."""
+        name = running.name
+        decision = self.assignments.assign_stream(name, None)
+        self._hide(name)
+        await self.intakes.remove(name)
+        await self.shared.run(self.instances.close, running)
+        self.assignments.settle(decision)
+
+    async def assign_consumer(
+        self, stream: Stream, name: str, wanted: ConsumerAssignment | None
+    ) -> None:
+        """Likewise of a consumer, which delivers nothing before its `begin`."""
+        decision = self.assignments.assign_consumer(stream.assignment, name, wanted)
+        if decision.is_open:
+            work = self._follow_consumer(stream, decision, unasked())
+            await self._settled(decision, stream.name, work)
+
     async def follow(
         self,
         name: str,
@@ -161,7 +199,8 @@ class Account:
             work = self.instances.converge(running, wanted)
             now = await self._carry_out(work, running is not None, place)
             self._show(now)
-            await self.intakes.follow_many(now)
+            if now.member is None or now.member.leads():
+                await self.intakes.follow_many(now)
 
     def _show(self, stream: Stream) -> None:
         if stream.name not in self.streams:
@@ -176,6 +215,8 @@ class Account:
         """Takes a stream that was opened with what is on disk, and serves it."""
         self.assignments.adopt(stream.assignment)
         self._show(stream)
+        if stream.member is not None:
+            return  # its group has it serve
         stream.handle.activate(hold=bool(stream.offline))
         self.intakes.follow(stream)
 
@@ -266,6 +307,11 @@ def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> A
         case ConsumerDecision(before=None):
             return _not_created(errcodes.CONSUMER_CREATE, "consumer", decision.name, error)
     return _failed(errcodes.CONSUMER_CREATE, error)
+
+
+def _less(most: int, elsewhere: int) -> int:
+    """What of a limit in bytes is left; -1: there is none."""
+    return most if most < 0 else max(most - elsewhere, 0)
 
 
 def _reason(error: Exception) -> str:

@@ -8,7 +8,7 @@ configuration of the stream: a restore's request has one.
 
 import struct
 from collections.abc import Iterator
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from jsserver.cext.bytes import hh64, sha256
 from jsserver.text import goformat
 
 from .metafiles import INF, SUM
+from .progress import Number, Progress
 from .recovery import NotRestorable
 from .running import CONSUMERS, MESSAGES
 
@@ -30,17 +31,12 @@ _JSON_LIMIT = 1 << 28
 """Bytes of a consumer with its state."""
 _RECORD_LIMIT = 32 << 20
 """Bytes of a message in a block; nats-server takes longer ones for damage."""
-_LAST = (1 << 62) - 1
-"""The largest sequence: the bits above say what a record is."""
 _PIECE = 1 << 18
 _HEADER = 50
 """The most bytes that the five numbers before an entry's name may have."""
 _FIXED, _TAIL = 22, 8
 _HAS_HEADERS, GONE = 1 << 31, 1 << 62
-_SECOND = 10**9
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=_LAST)]
-Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class _State(msgspec.Struct):
@@ -50,26 +46,9 @@ class _State(msgspec.Struct):
     last_ts: str
 
 
-class _Position(msgspec.Struct):
-    consumer_seq: Number
-    stream_seq: Number
-
-
-class _Pending(msgspec.Struct, rename="pascal"):
-    sequence: Number
-    timestamp: Nanoseconds
-
-
-class _Progress(msgspec.Struct):
-    delivered: _Position
-    ack_floor: _Position
-    pending: dict[Number, _Pending] | None = None
-    redelivered: dict[Number, Number] | None = None
-
-
 class _Consumer(msgspec.Struct):
     config: dict[str, Any]
-    state: _Progress
+    state: Progress
 
 
 T = TypeVar("T")
@@ -246,42 +225,6 @@ def _consumer(entries: _Entries, entry: _Entry) -> Iterator[tuple[str, bytes]]:
     yield f"{folder}/{INF}", msgspec.json.encode(meta)
     yield f"{folder}/{SUM}", b""
     try:
-        yield f"{folder}/{STATE}", _progress(found.state)
+        yield f"{folder}/{STATE}", found.state.encoded()
     except ValueError:
         raise NotRestorable(f"consumer {name!r}: its state is before its ack floor") from None
-
-
-def _progress(state: _Progress) -> bytes:
-    """An o.dat; ValueError where a message that waits for an ack is below the ack floor."""
-    floor, delivered = state.ack_floor, state.delivered
-    pending, redelivered = state.pending or {}, state.redelivered or {}
-    out = bytearray((22, 2))
-    for number in (floor.consumer_seq, floor.stream_seq, delivered.consumer_seq):
-        _put(out, number)
-    _put(out, delivered.stream_seq)
-    _put(out, len(pending))
-    if pending:
-        base = max(entry.timestamp for entry in pending.values()) // _SECOND
-        _put_signed(out, base)
-        for seq, entry in pending.items():
-            _put(out, seq - floor.stream_seq)
-            _put(out, entry.sequence - floor.consumer_seq)
-            _put_signed(out, base - entry.timestamp // _SECOND)
-    _put(out, len(redelivered))
-    for seq, times in redelivered.items():
-        _put(out, seq - floor.stream_seq)
-        _put(out, times)
-    return bytes(out)
-
-
-def _put_signed(out: bytearray, value: int) -> None:
-    _put(out, value << 1 if value >= 0 else (-value << 1) - 1)
-
-
-def _put(out: bytearray, value: int) -> None:
-    if value < 0:
-        raise ValueError(value)
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)

@@ -65,6 +65,20 @@ def context_of(asset: str) -> str:
     return asset.replace("/", ".")
 
 
+def make_folders(directory: Path, folders: Sequence[str]) -> Work[None]:
+    """Makes a directory with empty folders in it, durably; nothing where it is there. Its parent is
+    there."""
+    try:
+        opened = make_directory_of(str(directory), folders, {})
+    except FileExistsError:
+        return
+    try:
+        opened.append(os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY))
+        yield Synced(opened)
+    finally:
+        close_files(opened)
+
+
 class MetaFiles:
     """Reads and writes configuration files."""
 

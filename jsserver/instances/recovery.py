@@ -8,6 +8,7 @@ coming up.
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,10 @@ import msgspec
 
 from jsserver import API_LEVEL
 from jsserver.assets import consumers, streams
-from jsserver.assets.assigned import StreamAssignment, new_consumer
+from jsserver.assets.assigned import ConsumerAssignment, StreamAssignment, new_consumer
 from jsserver.assets.changes import CreateStream, PutConsumer
 from jsserver.cext.bytes import sync_file_system
+from jsserver.disk.directories import make_directory, sync_directory
 from jsserver.text import goformat
 from jsserver.text.transforms import TransformError
 from jsserver.wire import decode, errcodes
@@ -29,6 +31,7 @@ from jsserver.wire.types import ConsumerConfig, StoredConsumer, StoredStream, St
 from . import damage, metafiles, positions, prepared
 from .account import Account
 from .backend import StoreError
+from .progress import Progress, decoded
 from .rounds import alone
 from .running import CONSUMERS, MESSAGES, Stream, encode_meta
 
@@ -42,6 +45,9 @@ TOGETHER = 32
 """From so many streams on what they have is synced with all that is on the file system, not file by
 file: a killed server may have left what is not on disk."""
 
+ASIDE = "aside"
+"""The folder of an account for streams that no assignment names any more, and that no entry of a
+cluster's meta group removed: somebody may want what is in them."""
 NO_FOLDERS = 2
 """Links of a directory without others in it, where the file system counts them, as most do; others
 say 1."""
@@ -63,6 +69,59 @@ async def restore(account: Account, config: StreamConfig, staged: Path, meta: by
     """Serves the stream that a staged directory has, with this configuration instead of the
     archive's; NotRestorable, ApiError, OSError."""
     name = config.name
+    created = _created(meta, name)
+    async with account.lock(name):
+        decision = account.assignments.propose(CreateStream(config, created))
+        try:
+            if not decision.is_open:
+                raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
+            assert decision.after is not None
+            await account.shared.run(_check_consumers, account, staged, decision.after)
+            opened = await account.shared.run(_take, account, staged, decision.after)
+        finally:
+            account.assignments.undo(decision)
+        account.adopt(opened)
+        return opened
+
+
+async def restore_assigned(
+    account: Account,
+    wanted: StreamAssignment,
+    staged: Path,
+    meta: bytes,
+    apart: Callable[[ConsumerAssignment], bool],
+) -> list[tuple[ConsumerAssignment, Progress | None]]:
+    """As `restore`, of a stream that a cluster has assigned to this server; its lock is held.
+    Returns the consumers of the archive and how far they are. Those that are `apart` do not run
+    yet."""
+    _created(meta, wanted.config.name)
+    run = account.shared.run
+    consumers = await run(_check_consumers, account, staged, wanted)
+    found = await run(_progress, staged, consumers)
+    for one in consumers:
+        if apart(one):
+            await run(metafiles.erase, staged / CONSUMERS / one.name)
+    account.adopt(await run(_take, account, staged, wanted))
+    return found
+
+
+def _progress(
+    staged: Path, consumers: list[ConsumerAssignment]
+) -> list[tuple[ConsumerAssignment, Progress | None]]:
+    found = []
+    for consumer in consumers:
+        try:
+            state = decoded((staged / CONSUMERS / consumer.name / metafiles.STATE).read_bytes())
+        except FileNotFoundError:
+            state = None  # it had delivered nothing
+        except ValueError as error:
+            raise NotRestorable(f"consumer {consumer.name}: {error}") from None
+        found.append((consumer, state))
+    return found
+
+
+def _created(meta: bytes, name: str) -> int:
+    """When the stream of an archive was made; NotRestorable where it is no stream of this name."""
     try:
         stored = decode.parse(meta, StoredStream, strict=False)
         created = goformat.parse_rfc3339(stored.Created)
@@ -70,27 +129,21 @@ async def restore(account: Account, config: StreamConfig, staged: Path, meta: by
         raise NotRestorable(f"{metafiles.INF}: {error}") from None
     if stored.name != name:
         raise NotRestorable("stream names do not match")
-    async with account.lock(name):
-        decision = account.assignments.propose(CreateStream(config, created))
-        try:
-            if not decision.is_open:
-                raise errcodes.STREAM_NAME_EXIST_RESTORE_FAILED()
-            assert account.directory is not None and decision.after is not None
-            await account.shared.run(_check_consumers, account, staged, decision.after)
-            if config.storage == "memory":
-                make = account.shared.run(_take_into_memory, account, staged, decision.after)
-            else:
-                body = encode_meta(decision.after)
-                directory = account.directory / name
-                make = account.shared.run(_put_in_place, account, staged, directory, body)
-            opened = await make
-        finally:
-            account.assignments.undo(decision)
-        account.adopt(opened)
-        return opened
+    return created
 
 
-def _check_consumers(account: Account, staged: Path, wanted: StreamAssignment) -> None:
+def _take(account: Account, staged: Path, wanted: StreamAssignment) -> Stream:
+    """The opened stream that a staged directory has."""
+    if wanted.config.storage == "memory":
+        return _take_into_memory(account, staged, wanted)
+    assert account.directory is not None
+    directory = account.directory / wanted.config.name
+    return _put_in_place(account, staged, directory, encode_meta(wanted))
+
+
+def _check_consumers(
+    account: Account, staged: Path, wanted: StreamAssignment
+) -> list[ConsumerAssignment]:
     """The consumers of a staged directory become what a creation makes of them; NotRestorable."""
     shared, limits = account.shared, account.limits
     stream = StreamAssignment(wanted.config, wanted.created)
@@ -113,6 +166,7 @@ def _check_consumers(account: Account, staged: Path, wanted: StreamAssignment) -
         stream.consumers[name] = consumer
         stream.claim(consumer)
         shared.files.put(directory, asset, encode_meta(consumer))
+    return [*stream.consumers.values()]
 
 
 def _no_consumer(name: str, error: Exception) -> NotRestorable:
@@ -236,6 +290,34 @@ def _subdirectories(directory: Path) -> list[str]:
             return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
     except FileNotFoundError:
         return []
+
+
+def load(account: Account, name: str) -> Stream | str:
+    """The opened stream that the account has on disk under this name, or why it is offline."""
+    assert account.directory is not None
+    return _load_stream(account, account.directory / name, name)
+
+
+def move(directory: Path, place: Path) -> None:
+    """Gives a stream's directory, which nobody has open, another place on the same file system."""
+    make_directory(str(place.parent))
+    os.rename(directory, place)
+    sync_directory(str(place.parent))
+    sync_directory(str(directory.parent))
+
+
+def set_aside(account: Account, name: str) -> None:
+    """What the account has on disk under this name, which nobody has open, goes to the folder for
+    streams that no assignment names any more, and the log says where."""
+    assert account.directory is not None
+    aside = account.directory.parent / ASIDE / f"{name}.{time.time_ns()}"
+    move(account.directory / name, aside)
+    log.warning(
+        "Stream '%s > %s' is assigned to this server no more: what it had is now in %s",
+        account.name,
+        name,
+        goformat.quote(str(aside)),
+    )
 
 
 def _load_few(

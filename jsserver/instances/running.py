@@ -21,6 +21,7 @@ from jsserver.wire.types import ConsumerConfig, StreamConfig
 from . import metafiles, prepared
 from .backend import AccountHandle, ConsumerHandle, StoreError, StreamHandle
 from .metafiles import MetaFiles
+from .replicated import ConsumerMember, Groups, StreamMember
 from .rounds import Durable, Work, alone
 
 CONSUMERS = "obs"
@@ -35,7 +36,7 @@ STARTS_BY_STATE = ("last", "last_per_subject", "new")
 class Consumer:
     """A consumer that is served."""
 
-    __slots__ = ("asset", "assignment", "damaged", "directory", "handle", "unwritten")
+    __slots__ = ("asset", "assignment", "damaged", "directory", "handle", "member", "unwritten")
 
     def __init__(
         self,
@@ -43,6 +44,7 @@ class Consumer:
         assignment: ConsumerAssignment,
         handle: ConsumerHandle,
         directory: Path | None,
+        member: ConsumerMember | None = None,
     ) -> None:
         self.asset = f"{stream}/{assignment.name}"
         """What its configuration file is signed with."""
@@ -54,6 +56,8 @@ class Consumer:
         """Whether a start might find another configuration in its directory."""
         self.damaged = False
         """Whether a part of what the start found of its state could not be used."""
+        self.member = member
+        """What drives it, where it has replicas."""
 
     @property
     def config(self) -> ConsumerConfig:
@@ -80,6 +84,7 @@ class Stream:
         "directory",
         "failing",
         "handle",
+        "member",
         "started",
         "unwritten",
     )
@@ -91,6 +96,8 @@ class Stream:
         """What it is made after."""
         self.handle = handle
         self.directory = directory
+        self.member: StreamMember | None = None
+        """What drives it, where it has replicas."""
         self.failing = ""
         """Why nothing is stored in it at the moment, or its configuration is not on disk."""
         self.unwritten = False
@@ -157,6 +164,8 @@ class Instances:
         self._files = files
         self._directory = directory
         self._erase = erase
+        self.groups: Groups | None = None
+        """What drives streams and consumers that have replicas."""
 
     # ---- making it so ----------------------------------------------------------------------------
 
@@ -197,6 +206,7 @@ class Instances:
     def remove(self, stream: Stream) -> Work[None]:
         """Removes a stream with everything in it."""
         trash = None
+        self._leave(stream, delete=True)
         if stream.directory is not None:
             with contextlib.suppress(StoreError):  # what was asked before is done
                 yield Durable(stream.handle)
@@ -215,7 +225,10 @@ class Instances:
         trash = None
         if consumer.directory is not None and stream.directory is not None:
             trash = yield from metafiles.discard(consumer.directory, stream.directory)
-        consumer.handle.close(True)
+        if consumer.member is None:
+            consumer.handle.close(True)
+        elif self.groups is not None:
+            self.groups.leave_consumer(stream, consumer, delete=True)
         with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
             yield Durable(stream.handle)
         if trash is not None:
@@ -227,8 +240,16 @@ class Instances:
         """A stream with what its directory holds, without consumers and not served yet. `synced`
         as in AccountHandle.open_stream."""
         given = prepared.stream(wanted.config)
-        handle = self._handle.open_stream(_path(directory), given, synced)
-        return Stream(wanted, handle, directory)
+        driven = self.groups is not None and self.groups.drives(wanted)
+        handle = self._handle.open_stream(_path(directory), given, synced and not driven)
+        stream = Stream(wanted, handle, directory)
+        if driven and self.groups is not None:
+            try:
+                self.groups.join(stream)
+            except BaseException:
+                handle.close(False)
+                raise
+        return stream
 
     def open_consumer(
         self,
@@ -239,6 +260,10 @@ class Instances:
     ) -> Consumer:
         """A consumer with the state that its directory holds, served as soon as the stream is."""
         given = prepared.consumer(wanted.config, wanted.name)
+        if self.groups is not None and stream.member is not None:
+            member = self.groups.join_consumer(stream, wanted, given, _path(directory))
+            if member is not None:
+                return Consumer(stream.name, wanted, member.handle, directory, member)
         handle = stream.handle.open_consumer(given, _path(directory), hold=hold)
         return Consumer(stream.name, wanted, handle, directory)
 
@@ -251,7 +276,12 @@ class Instances:
         """Stops a stream and its consumers, with everything on disk."""
         with contextlib.suppress(OSError):
             self.write_back(stream)
+        self._leave(stream, delete=False)
         stream.handle.close(False)
+
+    def _leave(self, stream: Stream, *, delete: bool) -> None:
+        if self.groups is not None and stream.member is not None:
+            self.groups.leave(stream, delete=delete)
 
     # ---- the steps for streams -------------------------------------------------------------------
 
@@ -262,9 +292,12 @@ class Instances:
             meta = encode_meta(wanted)
             yield from self._files.create(directory, self._directory, config.name, meta, FOLDERS)
         try:
+            if self.groups is not None and self.groups.drives(wanted):
+                yield from self.groups.prepare(config.name)
             stream = self.open(wanted, directory, synced=True)
             try:
-                stream.handle.activate()
+                if stream.member is None:
+                    stream.handle.activate()
             except BaseException:
                 stream.handle.close(True)
                 raise
@@ -303,6 +336,12 @@ class Instances:
             meta = encode_meta(wanted)
             yield from self._files.create(directory, stream.directory, asset, meta)
         try:
+            if self.groups is not None and stream.member is not None:
+                yield from self.groups.prepare(stream.name, wanted.name)
+            groups = self.groups
+            state = b"" if groups is None else groups.begins_with(stream.name, wanted.name)
+            if directory is not None and state:
+                metafiles.replace(directory / metafiles.STATE, state)
             made = self.open_consumer(stream, wanted, directory, hold)
             if directory is not None and wanted.config.deliver_policy in STARTS_BY_STATE:
                 try:
@@ -336,6 +375,8 @@ class Instances:
                 finally:
                     handle.begin()  # if the update held it, no answer will end that
 
+        if consumer.member is not None and new.pause_until != old.pause_until:
+            handle.pause(consumers.pause_time(new))  # it is agreed on, whatever the disk says
         if wanted != consumer.assignment:
             yield from self._replace(consumer, wanted, apply, take_back)
             consumer.assignment = wanted

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from jsserver import TYPE_CHECKING
 from jsserver.assets.limits import Reservations, ServerSettings
@@ -25,12 +25,35 @@ from .turns import Turns
 
 if TYPE_CHECKING:
     from jsserver.disk.keys import Keys
+    from jsserver.wire.types import ClusterInfo
+
+    from .running import Consumer, Stream
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 WORKERS = 16
 """Threads for what waits for a disk, and requests in progress at the same time."""
+
+
+class Member(Protocol):
+    """This server as a member of a cluster that decides which streams and consumers there are."""
+
+    def remove_consumer(self, account: str, stream: str, consumer: str) -> None:
+        """Has the cluster asked that a consumer be no more."""
+
+    def consumers_of(self, account: str, stream: str) -> int:
+        """How many consumers a stream has, whichever members hold them."""
+
+    def serve(self, account: str) -> None:
+        """The account has JetStream from now on."""
+
+    @property
+    def cluster(self) -> str:
+        """What the cluster is called now."""
+
+    def placed(self, asset: Stream | Consumer) -> ClusterInfo | None:
+        """Who leads and holds an asset that has replicas."""
 
 
 class Shared:
@@ -53,6 +76,8 @@ class Shared:
         self.reserved = Reservations()
         self.asking = Asking()
         self.turns = Turns()
+        self.member: Member | None = None
+        """Who knows what a cluster has decided, where it decides what there is."""
         self.full = ""
         """Why nothing is stored in any stream on disk at the moment."""
         self._threads = ThreadPoolExecutor(WORKERS, thread_name_prefix="api")
