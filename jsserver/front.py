@@ -107,7 +107,7 @@ class Front:
         self.leafs: LeafHandle | None = None
         """The links to leaf nodes and hubs; None: there are none."""
         if options.leafnodes.enabled:
-            self.leafs = self.plane.leaf_links()
+            self.have_leafs()
         if options.gateway.port:
             self.cluster = options.gateway.name
         self.configured = Configured(self.accounts)
@@ -121,6 +121,10 @@ class Front:
         self.listeners = Listeners(options, self.plane, log, self._builder)
         self._ports_file: PortsFile | None = None
         self._threads: list[threading.Thread] = []
+
+    def have_leafs(self) -> None:
+        """There are leaf nodes or hubs from now on."""
+        self.leafs = self.plane.leaf_links()
 
     def _call_cluster(self, name: str) -> None:
         self.cluster = self._builder.cluster = name
@@ -261,7 +265,9 @@ class Front:
     def offer_services(self, name: str) -> None:
         """From now on what clients of an account ask of the control plane goes to its inbox."""
         account = self.accounts[name]
-        if self.storage is not None and not only_votes(self.options):
+        if self.storage is not None and self.options.cluster.port:
+            self._offer_to_cluster(name)
+        elif self.storage is not None:
             account.serve_requests(API.encode())
             if self.options.jetstream.object_requests.enabled:
                 account.serve_requests(OBJECTS.encode())
@@ -269,6 +275,13 @@ class Front:
                 account.serve_domain(self.storage.domain)
         for subject in self._services_of(name):
             account.serve_requests(subject.encode())
+
+    def _offer_to_cluster(self, name: str) -> None:
+        """What is asked of JetStream goes to all servers of the cluster, by the system account."""
+        if only_votes(self.options):
+            return
+        if self.storage is not None and self.storage.domain and name != self.options.system:
+            self.accounts[name].serve_domain(self.storage.domain)
 
     def _services_of(self, account: str) -> Sequence[str]:
         """What the system account offers to an account, and to its own users; nothing where there

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from jsserver import StartError
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connection
-from jsserver.cext.engine import INBOX_GROUP, Item
+from jsserver.cext.engine import INBOX_GROUP, INBOX_REPLICA, Item
+from jsserver.config.member import only_votes
 from jsserver.front import SIGNALS, Front, explained
 from jsserver.monitor.closed import ClosedConnections
 from jsserver.process import garbage
@@ -21,6 +22,7 @@ from jsserver.services.inbox import Finished, Inbox
 from jsserver.services.reload import Reload
 from jsserver.services.system import System
 from jsserver.services.watched import Watched
+from jsserver.text.identity import short_hash
 
 if TYPE_CHECKING:
     from jsserver.access.refusal import Refused
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from jsserver.services.events import Events
     from jsserver.services.followers import Parts
     from jsserver.services.gateways import GatewayService
+    from jsserver.services.held import Held
     from jsserver.services.jetstream import JetStream
     from jsserver.services.leafs import LeafService
     from jsserver.services.metagroup import MetaGroup
+    from jsserver.services.needed import Needed
     from jsserver.services.operators import Operators
     from jsserver.services.relay import Relay
     from jsserver.services.routes import Routes
@@ -145,7 +149,8 @@ class Server:
             renamed=self._renamed,
             advertise=front.advertise,
             met=self._met,
-            security=lambda: front.listeners.route_security,
+            lost=self._lost,
+            security=lambda: front.listeners.links,
             leafs=self._leafs_elsewhere,
             gateways=lambda: self.gateways,
         )
@@ -165,6 +170,7 @@ class Server:
             server_id=front.id,
             routes=self.routes,
             met=self._met,
+            security=lambda: front.listeners.links,
         )
 
     def _renamed(self, cluster: str) -> None:
@@ -193,7 +199,18 @@ class Server:
             server_id=front.id,
             cluster=front.cluster,
             sources=front.configured.mapped,
+            security=lambda: front.listeners.links,
         )
+
+    def _leafs_now(self) -> LeafService | None:
+        """The leaf nodes and hubs, as soon as the options speak of any."""
+        if self.leafs is None and self.options.leafnodes.enabled:
+            self.front.have_leafs()
+            self.leafs = self.watched.leaf_nodes = self._make_leafs()
+            assert self.leafs is not None, "there are links to hubs now"
+            self.inbox.lead_leafs(self.leafs)
+            self.leafs.start(0, [])
+        return self.leafs
 
     def _make_relay(self) -> Relay | None:
         if (self.routes is None and self.gateways is None) or not self.options.system:
@@ -202,13 +219,35 @@ class Server:
 
         return Relay(self.accounts, self.options.system)
 
+    def _make_held(self, needed: Needed) -> Held | None:
+        front = self.front
+        if self.jetstream is None or only_votes(self.options):
+            return None
+        # Imported only here: a server alone starts without it.
+        from jsserver.services.held import Held
+
+        held = Held(
+            front.accounts,
+            self.options.system,
+            self.jetstream,
+            front.log,
+            peer=short_hash(front.name),
+            cluster=lambda: front.cluster,
+            needed=needed,
+        )
+        self.jetstream.shared.member = held
+        return held
+
     def _make_meta(self) -> MetaGroup | None:
         front, routes = self.front, self.routes
-        if front.storage is None or routes is None:
+        jetstream = self.jetstream
+        if front.storage is None or routes is None or jetstream is None:
             return None
         # Imported only here: a server alone starts without it.
         from jsserver.services.metagroup import MetaGroup
+        from jsserver.services.needed import Needed
 
+        needed = Needed(lambda: None if self.delegates is None else self.delegates.tenants)
         return MetaGroup(
             front.options,
             front.plane,
@@ -218,6 +257,10 @@ class Server:
             name=front.name,
             cluster=lambda: front.cluster,
             names=routes.names,
+            settings=jetstream.settings,
+            held=self._make_held(needed),
+            jetstream=jetstream,
+            needed=needed,
         )
 
     def _make_watched(self) -> Watched:
@@ -285,6 +328,7 @@ class Server:
             storage=front.storage,
             delegates=self.delegates,
             routes=self.routes,
+            leafs=self._leafs_now,
             offer=front.offer_services,
             limit=front.limit,
             renew=front.renew,
@@ -351,10 +395,18 @@ class Server:
         if self.events is not None:
             self.events.hurry()
 
+    def _lost(self, server: str) -> None:
+        if self.meta is not None:
+            self.meta.lost(server)
+
     def _event(self, item: Item) -> None:
         if item.kind == INBOX_GROUP:
             if self.meta is not None:
                 self.meta.told(item.numbers[1])
+            return
+        if item.kind == INBOX_REPLICA:
+            if self.meta is not None:
+                self.meta.told_by_replica(item)
             return
         if self.jetstream is not None:
             self.jetstream.event(item)
@@ -370,10 +422,10 @@ class Server:
             self.inbox.open()
         if self.jetstream is not None:
             await self.jetstream.start()
-        if self.meta is not None:
-            await self.meta.start()
         if self.delegates is not None:
             await self._start_accounts(self.delegates)
+        if self.meta is not None:
+            await self.meta.start()
         if listening:
             self.inbox.open()
         else:
@@ -412,8 +464,9 @@ class Server:
         self.certificates.attend_staples(stapled)
 
     async def _start_accounts(self, delegates: Delegates) -> None:
-        """The accounts that the server cannot be without: the system's, and those with streams."""
-        storage = self.front.storage
+        """The accounts that the server cannot be without: the system's, and those with streams,
+        unless a cluster says which streams there are."""
+        storage = self.front.storage if self.meta is None else None
         names = [] if storage is None else list(filter(storage.holds_streams, storage.accounts()))
         names += [remote.account for remote in self.options.leafnodes.remotes]
         try:

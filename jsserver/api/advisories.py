@@ -216,6 +216,47 @@ class AckMetric(Event):
     domain: str = ""
 
 
+class LeaderElected(Event):
+    """A server leads a stream or a consumer from now on; `replicas` are all members."""
+
+    account: str = ""
+    """In the system account: whose asset it is."""
+    stream: str = always("")
+    consumer: str = ""
+    leader: str = always("")
+    replicas: list[Wire] = always([])
+    domain: str = ""
+
+
+class QuorumLost(Event):
+    """So few members of a stream's or a consumer's group are heard that nobody can lead."""
+
+    account: str = ""
+    """In the system account: whose asset it is."""
+    stream: str = always("")
+    consumer: str = ""
+    replicas: list[Wire] = always([])
+    domain: str = ""
+
+
+class DomainLeaderElected(Event):
+    """A server, by its id, leads the meta group from now on; `replicas` are all members."""
+
+    leader: str = always("")
+    replicas: list[Wire] = always([])
+    cluster: str = always("")
+    domain: str = ""
+
+
+class ServerRemoved(Event):
+    """The server is a member of its cluster no more."""
+
+    server: str = always("")
+    server_id: str = always("")
+    cluster: str = always("")
+    domain: str = ""
+
+
 class Advisories:
     """Builds and publishes events in an account."""
 
@@ -333,6 +374,62 @@ class Advisories:
                 server=settings.server_name, server_id=settings.server_id, domain=self._domain
             )
             self.publish(account, subject, "advisory.v1.server_out_of_space", event)
+
+    def elected(
+        self, account: str, stream: str, consumer: str, leader: str, replicas: list[Wire]
+    ) -> None:
+        """A server leads an asset of an account now. The account and the system account hear it."""
+        event = LeaderElected(
+            stream=stream,
+            consumer=consumer,
+            leader=leader,
+            replicas=replicas,
+            domain=self._domain,
+        )
+        self._of_group(account, event, "LEADER_ELECTED", "leader_elected")
+
+    def quorum_lost(
+        self, account: str, stream: str, consumer: str, replicas: list[Wire]
+    ) -> None:
+        """Nobody can lead an asset of an account. The account and the system account hear it."""
+        event = QuorumLost(
+            stream=stream, consumer=consumer, replicas=replicas, domain=self._domain
+        )
+        self._of_group(account, event, "QUORUM_LOST", "quorum_lost")
+
+    def _of_group(
+        self, account: str, event: LeaderElected | QuorumLost, what: str, name: str
+    ) -> None:
+        kind = "CONSUMER" if event.consumer else "STREAM"
+        asset = f"{event.stream}.{event.consumer}" if event.consumer else event.stream
+        subject, type = f"{ADVISORY}{kind}.{what}.{asset}", f"advisory.v1.{kind.lower()}_{name}"
+        if self.wanted(account, subject):
+            self.publish(account, subject, type, event)
+        if self._system and self.wanted(self._system, subject):
+            event.account = account
+            self.publish(self._system, subject, type, event)
+
+    def domain_leader(self, leader: str, cluster: str, replicas: list[Wire]) -> None:
+        """A server leads the meta group now: the system account hears it."""
+        subject = f"{ADVISORY}DOMAIN.LEADER_ELECTED"
+        if self._system and self.wanted(self._system, subject):
+            event = DomainLeaderElected(
+                leader=leader, replicas=replicas, cluster=cluster, domain=self._domain
+            )
+            self.publish(self._system, subject, "advisory.v1.domain_leader_elected", event)
+
+    def server_removed(self, cluster: str) -> None:
+        """This server was removed from the cluster: the system account hears it."""
+        subject = f"{ADVISORY}SERVER.REMOVED"
+        if self._system and self.wanted(self._system, subject):
+            own = self._shared.settings
+            event = ServerRemoved(
+                server=own.server_name,
+                server_id=own.server_id,
+                cluster=cluster,
+                domain=self._domain,
+            )
+            self.publish(self._system, subject, "advisory.v1.server_removed", event)
 
     def audit(
         self, account: str, subject: str, client: ClientInfo | None, request: bytes, response: bytes

@@ -11,9 +11,10 @@ from jsserver import API_LEVEL, NATS_VERSION
 from jsserver.instances.account import Account
 from jsserver.instances.backend import ConsumerHandle, StoreError, StreamClosed, StreamHandle
 from jsserver.instances.order import Place
-from jsserver.instances.running import Stream
+from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
 from jsserver.wire import decode, errcodes
+from jsserver.wire.types import ClusterInfo
 
 from .advisories import Advisories, ClientInfo
 
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 LARGE = 16 * 1024
 """Bytes of a body that is read and checked beside the event loop."""
+NAMES_LIMIT = 1024
+LIST_LIMIT = 256
+"""Assets of a page at most, by their names and with all that is known of them."""
 
 
 class Call:
@@ -67,7 +71,7 @@ class Call:
         want of room for answers that wait."""
         self.made: ConsumerHandle | None = None
         """A consumer, new or changed, that delivers nothing before the answer."""
-        self.after: Callable[[], None] | None = None
+        self.after: Callable[[], object] | None = None
         """What begins when the answer is on its way."""
 
     def shows(self, stream: Stream, seq: int = 0) -> None:
@@ -137,6 +141,15 @@ def dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
     return dict(
         sorted({**metadata, "_nats.ver": NATS_VERSION, "_nats.level": str(API_LEVEL)}.items())
     )
+
+
+def placed(shared: Shared, asset: Stream | Consumer) -> ClusterInfo | None:
+    """Who serves what this server runs, where a cluster decides that."""
+    if shared.member is None:
+        return None
+    if asset.member is not None:
+        return shared.member.placed(asset)
+    return ClusterInfo(name=shared.member.cluster, leader=shared.settings.server_name)
 
 
 class Page(msgspec.Struct):

@@ -8,7 +8,7 @@ from jsserver.instances.account import Account
 from jsserver.instances.running import Consumer, Stream
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
-from jsserver.wire import errcodes, options
+from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
     ConsumerConfig,
@@ -19,7 +19,7 @@ from jsserver.wire.types import (
     ConsumerUnpinRequest,
 )
 
-from .call import Call, dynamic_metadata, page
+from .call import LIST_LIMIT, NAMES_LIMIT, Call, dynamic_metadata, page, placed
 from .responses import (
     ConsumerInfo,
     ConsumerList,
@@ -31,9 +31,6 @@ from .responses import (
     SequenceInfo,
     SuccessResponse,
 )
-
-NAMES_LIMIT = 1024
-LIST_LIMIT = 256
 
 
 def consumer_info(
@@ -63,6 +60,7 @@ def consumer_info(
         num_redelivered=0 if config.max_deliver == 1 else state.num_redelivered,
         num_waiting=state.num_waiting,
         num_pending=state.num_pending,
+        cluster=placed(shared, consumer),
         push_bound=state.push_bound,
         paused=remaining > 0,
         pause_remaining=remaining,
@@ -155,7 +153,7 @@ async def _change(call: Call, asked: AskedConsumer) -> PutConsumer:
     name = config.name
     there = stream.consumers.get(name)
     if there is not None:
-        config = _kept(config, there.config)
+        config = consumers.kept(config, there.config)
     try:
         config = await call.work(_checked, account, stream, config, request.pedantic)
     except ApiError as error:
@@ -179,16 +177,6 @@ def _checked(
     config = consumers.normalise(asked, stream.config, settings, limits, pedantic)
     consumers.check(config, stream.config, settings, limits)
     return config
-
-
-def _kept(asked: ConsumerConfig, there: ConsumerConfig) -> ConsumerConfig:
-    """What is asked for of a consumer that is there: it stays paused or not, and a source's goes on
-    where it stands."""
-    asked = msgspec.structs.replace(asked, pause_until=there.pause_until)
-    if asked.sourcing and asked.durable_name:
-        asked.deliver_policy = there.deliver_policy
-        asked.opt_start_seq, asked.opt_start_time = there.opt_start_seq, there.opt_start_time
-    return asked
 
 
 def _is_heard(account: Account, consumer: Consumer, config: ConsumerConfig) -> bool:
@@ -279,7 +267,7 @@ async def pause(call: Call) -> ConsumerPauseResponse:
     async with account.consumer_lock(call.args[0], call.args[1]):
         stream = account.stream(call.args[0])
         consumer = stream.consumer(call.args[1])
-        until = _pause_end(request.pause_until)
+        until = consumers.pause_end(request.pause_until)
         before = consumer.config.pause_until
         await account.change_consumer(PauseConsumer(stream.name, consumer.name, until), call.place)
         remaining = consumers.pause_left(consumer.config, call.shared.clock())
@@ -287,13 +275,6 @@ async def pause(call: Call) -> ConsumerPauseResponse:
         if until != before:
             call.advisories.pause(account.name, stream.name, consumer.name, remaining > 0, shown)
     return ConsumerPauseResponse(paused=remaining > 0, pause_until=shown, pause_remaining=remaining)
-
-
-def _pause_end(text: str) -> str:
-    """The end that a request to pause asks for, in UTC; empty: none."""
-    if not text or options.is_zero_time(text):
-        return ""
-    return goformat.rfc3339_nano(goformat.parse_rfc3339(text))
 
 
 async def reset(call: Call) -> ConsumerResetResponse:

@@ -44,6 +44,7 @@ from .endpoints import PURGE_ACCOUNT, Endpoint, find, of_system
 from .levels import required_level
 from .queue import RequestQueue
 from .refused import RefusedRequests
+from .requester import requester
 from .responder import Request, Responder
 from .responses import TYPE_PREFIX, ConsumerList, Response, StreamList
 from .transfers import Transfers
@@ -109,7 +110,7 @@ class _Served(msgspec.Struct, frozen=True):
     """Whether that is a change, which the answer tells."""
     made: ConsumerHandle | None = None
     """A consumer, new or changed, that delivers nothing before the answer."""
-    after: Callable[[], None] | None = None
+    after: Callable[[], object] | None = None
     """What begins then."""
 
     def begin(self) -> None:
@@ -141,8 +142,8 @@ class Dispatcher:
         self._account_purge = AccountPurge(shared, self.advisories, self.accounts, directory)
         self._finished = finished or (lambda connection, cost: None)
         """Takes connection and cost of every request that is answered, dropped or none."""
-        self._transfers = Transfers(shared, self.advisories, self._finished)
-        self._responders: list[Responder] = [self._transfers]
+        self.transfers = Transfers(shared, self.advisories, self._finished)
+        self._responders: list[Responder] = [self.transfers]
         limits = shared.settings
         self._queue: RequestQueue[Request] = RequestQueue(
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
@@ -164,10 +165,13 @@ class Dispatcher:
     async def add_account(self, account: Account) -> None:
         """Gives an account JetStream, with what it has on disk."""
         account.limit(account.limits)
-        await recover(account)
+        if self.shared.member is None:
+            await recover(account)
         for responder in self._responders:
             await responder.recover(account)
         self.accounts[account.name] = account
+        if self.shared.member is not None:
+            self.shared.member.serve(account.name)
 
     async def remove_account(self, name: str) -> None:
         """Takes JetStream from an account; what it has on disk stays. Requests under way are
@@ -287,9 +291,11 @@ class Dispatcher:
         if served.shown is not None:
             handle, ticket = served.shown
             try:
-                if handle.answer(ticket, request.reply, response, served.type.encode()):
+                if not request.through and handle.answer(
+                    ticket, request.reply, response, served.type.encode()
+                ):
                     return
-                if not served.done:
+                if not request.through and not served.done:
                     raise errcodes.CLUSTER_NOT_AVAIL()
                 await self.shared.run(handle.wait_durable)
             except (ApiError, StoreError) as error:
@@ -297,7 +303,8 @@ class Dispatcher:
                 closed = isinstance(error, StreamClosed)
                 refused = errcodes.CLUSTER_NOT_AVAIL() if closed else _refusal(error)
                 response = _encoded(Response(type=served.type, error=refused.body))
-        self.shared.accounts[request.account].publish(request.reply, b"", b"", response)
+        account = request.through or request.account
+        self.shared.accounts[account].publish(request.reply, b"", b"", response)
 
     def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
         # What is no UTF-8 stays as it is: it is no other name.
@@ -336,7 +343,7 @@ class Dispatcher:
                 self.shared,
                 self.advisories,
                 account,
-                self._transfers,
+                self.transfers,
                 args,
                 request.payload,
                 partial(self._asker, request),
@@ -375,6 +382,8 @@ class Dispatcher:
 
     def _asker(self, request: Request) -> ClientInfo | None:
         """Who asks: a client, or a stream for its mirror or source."""
+        if request.through:
+            return requester(request.headers, ClientInfo)
         if request.connection == 0 and request.reply.startswith(ASKED):
             server = self.shared.settings.server_name
             return ClientInfo(acc=request.account, server=server, kind="JetStream")
@@ -456,6 +465,9 @@ class Dispatcher:
             stream = account.streams.get(event.stream)
             consumer = stream.consumers.get(event.consumer) if stream is not None else None
             if consumer is None or consumer.handle.id != event.id:
+                return
+            if self.shared.member is not None:
+                self.shared.member.remove_consumer(account.name, event.stream, event.consumer)
                 return
             try:
                 await account.change_consumer(DeleteConsumer(event.stream, event.consumer))

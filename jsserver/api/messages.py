@@ -57,23 +57,33 @@ async def delete(call: Call) -> SuccessResponse:
     async with call.account.lock(name):
         request = await call.required(MessageDeleteRequest)
         stream = call.account.stream(name)
-        if stream.config.sealed:
-            raise errcodes.STREAM_SEALED()
-        if stream.config.deny_delete:
-            raise errcodes.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
+        check_delete(stream)
         refused = await call.shared.run(_delete, stream, request)
     # Not raised: what the store refuses is no failed request where nats-server counts them.
     return SuccessResponse(success=refused is None, error=refused.body if refused else None)
+
+
+def check_delete(stream: Stream) -> None:
+    """ApiError where no message of a stream may be deleted."""
+    if stream.config.sealed:
+        raise errcodes.STREAM_SEALED()
+    if stream.config.deny_delete:
+        raise errcodes.STREAM_MSG_DELETE_FAILED(err="message delete not permitted")
 
 
 def _delete(stream: Stream, request: MessageDeleteRequest) -> ApiError | None:
     if stream.handle.delete(request.seq, not request.no_erase):
         stream.handle.wait_durable()
         return None
+    return refusal(stream, request.seq)
+
+
+def refusal(stream: Stream, seq: int) -> ApiError:
+    """What is said of a message to be deleted that is not there."""
     state = stream.handle.state()
     if stream.config.storage == "file":
-        if request.seq > state.last_seq:
+        if seq > state.last_seq:
             return errcodes.STREAM_MSG_DELETE_FAILED(err="stream store EOF")
-        if request.seq < max(state.first_seq, 1):
+        if seq < max(state.first_seq, 1):
             return errcodes.STREAM_MSG_DELETE_FAILED(err="no message found")
-    return errcodes.SEQUENCE_NOT_FOUND(seq=request.seq)
+    return errcodes.SEQUENCE_NOT_FOUND(seq=seq)

@@ -27,6 +27,8 @@ class Request(msgspec.Struct, frozen=True):
     connection: int = 0
     cost: int = 1
     """What it counts of what a connection may ask at once."""
+    through: str = ""
+    """The account by which it came from another server, and the answer goes back; "": none."""
 
 
 class Responder:

@@ -5,6 +5,7 @@ import msgspec
 from jsserver.assets.limits import AccountLimits
 from jsserver.wire.errors import ErrorBody
 from jsserver.wire.types import (
+    ClusterInfo,
     ConsumerConfig,
     Int64,
     SourceInfo,
@@ -77,12 +78,6 @@ class AccountInfo(Response):
     domain: str = ""
     api: ApiStats = always(ApiStats())
     tiers: dict[str, TierInfo] = msgspec.field(default_factory=dict)
-
-
-class ClusterInfo(Wire):
-    """Who serves an asset."""
-
-    leader: str = ""
 
 
 class StreamInfo(Response):
@@ -193,6 +188,7 @@ class ConsumerInfo(Response):
     num_redelivered: int | None = None
     num_waiting: int | None = None
     num_pending: int | None = None
+    cluster: ClusterInfo | None = None
     push_bound: bool = False
     paused: bool = False
     pause_remaining: Int64 = 0

@@ -6,7 +6,7 @@ import msgspec
 
 from jsserver.assets import sources, streams
 from jsserver.assets.changes import Asked, CreateStream, DeleteStream, UpdateStream
-from jsserver.cext.bytes import subject_is_valid, subjects_overlap
+from jsserver.assets.patterns import captures
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError, StreamClosed
 from jsserver.instances.intakes import MANY
@@ -15,6 +15,7 @@ from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
+    ClusterInfo,
     LostMessages,
     PurgeRequest,
     StorageRequest,
@@ -25,9 +26,8 @@ from jsserver.wire.types import (
     StreamStateInfo,
 )
 
-from .call import Call, dynamic_metadata, page
+from .call import LIST_LIMIT, NAMES_LIMIT, Call, dynamic_metadata, page, placed
 from .responses import (
-    ClusterInfo,
     PurgeResponse,
     StreamInfo,
     StreamList,
@@ -35,8 +35,6 @@ from .responses import (
     SuccessResponse,
 )
 
-NAMES_LIMIT = 1024
-LIST_LIMIT = 256
 SUBJECTS_LIMIT = 100_000
 MANY_SUBJECTS = 4096
 """Of all streams, from which on the event loop does not compare all of them at once."""
@@ -74,13 +72,17 @@ def stream_info(account: Account, stream: Stream, listed: bool = False) -> Strea
     if not listed:
         config = msgspec.structs.replace(config, metadata=dynamic_metadata(config.metadata))
     shared, read = account.shared, account.intakes.info(stream)
+    state = stream_state(stream)
+    if shared.member is not None:
+        state.consumer_count = shared.member.consumers_of(account.name, stream.name)
     return StreamInfo(
         config=config,
         created=goformat.rfc3339_nano(stream.created),
-        state=stream_state(stream),
+        state=state,
         mirror=read[0] if read and config.mirror is not None else None,
         sources=read if config.mirror is None else [],
         domain=shared.settings.domain,
+        cluster=placed(shared, stream),
         ts=goformat.rfc3339_nano(shared.clock()),
     )
 
@@ -166,7 +168,7 @@ async def info(call: Call) -> StreamInfo:
     request = await call.optional(StreamInfoRequest)
     stream = call.account.stream(call.args[0])
     answer = await described(call.account, stream)
-    answer.cluster = ClusterInfo(leader=call.shared.settings.server_name)
+    answer.cluster = answer.cluster or ClusterInfo(leader=call.shared.settings.server_name)
     answer.total = answer.offset = answer.limit = 0
     assert answer.state is not None
     if request.deleted_details and answer.state.num_deleted:
@@ -200,6 +202,19 @@ async def delete(call: Call) -> SuccessResponse:
     return SuccessResponse(success=True)
 
 
+def check_purge(stream: Stream, request: PurgeRequest) -> None:
+    """ApiError where a stream may not be purged so."""
+    if request.seq and request.keep:
+        raise errcodes.BAD_REQUEST()
+    if stream.config.sealed:
+        raise errcodes.STREAM_SEALED()
+    if stream.config.deny_purge:
+        raise errcodes.STREAM_PURGE_FAILED(err="stream purge not permitted")
+    if request.seq > streams.HIGHEST_START:
+        most = f"sequence can not be larger than {streams.HIGHEST_START}"
+        raise errcodes.STREAM_PURGE_FAILED(err=most)
+
+
 async def purge(call: Call) -> PurgeResponse:
     """STREAM.PURGE: everything, or by subject, sequence and number to keep."""
     request = await call.optional(PurgeRequest)
@@ -208,13 +223,7 @@ async def purge(call: Call) -> PurgeResponse:
         raise errcodes.BAD_REQUEST()
     async with call.account.lock(name):
         stream = call.account.stream(name)
-        if stream.config.sealed:
-            raise errcodes.STREAM_SEALED()
-        if stream.config.deny_purge:
-            raise errcodes.STREAM_PURGE_FAILED(err="stream purge not permitted")
-        if request.seq > streams.HIGHEST_START:
-            most = f"sequence can not be larger than {streams.HIGHEST_START}"
-            raise errcodes.STREAM_PURGE_FAILED(err=most)
+        check_purge(stream, request)
         wanted = request.filter.encode() if request.filter else None
         purge = partial(stream.handle.purge, wanted, request.seq, request.keep)
         purged = purge(short=True)
@@ -244,23 +253,7 @@ async def capturing(call: Call, subject: str) -> list[str]:
 
 
 def _capturing(configs: list[StreamConfig], subject: str) -> list[str]:
-    return [config.name for config in configs if _captures(config, subject)]
-
-
-def _captures(config: StreamConfig, subject: str) -> bool:
-    if subject_is_valid(subject):
-        return any(subjects_overlap(own, subject) for own in config.subjects)
-    return any(_meets(own.split("."), subject.split(".")) for own in config.subjects)
-
-
-def _meets(own: list[str], tokens: list[str]) -> bool:
-    """As subjects overlap, of tokens that make no subject: nats-server looks at these as well."""
-    for one, other in zip(own, tokens, strict=False):
-        if ">" in (one, other):
-            return True
-        if "*" not in (one, other) and one != other:
-            return False
-    return len(own) == len(tokens)
+    return [config.name for config in configs if captures(config.subjects, subject)]
 
 
 async def names(call: Call) -> StreamNames:

@@ -24,7 +24,7 @@ from jsserver.instances.running import Stream
 from jsserver.instances.shared import Shared
 from jsserver.text import goformat, nuid
 from jsserver.wire import errcodes
-from jsserver.wire.errors import ApiError
+from jsserver.wire.errors import ApiError, ErrorBody
 from jsserver.wire.types import RestoreRequest, SnapshotRequest, StreamConfig, StreamStateInfo
 
 from .advisories import (
@@ -42,6 +42,8 @@ from .responses import TYPE_PREFIX, RestoreResponse, SnapshotResponse, StreamInf
 from .stream_api import normalised_single, stream_info, stream_state
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from jsserver.instances.archive import Snapshot
 
 log = logging.getLogger(__name__)
@@ -379,6 +381,7 @@ class Incoming(Transfer):
             log.exception("The restore of stream %r failed", name)
             reason = "internal error, see the server's log"
             answer.error = errcodes.STREAM_RESTORE(err=reason).body
+        self.over(answer.error)
         self.handle.stop_requests(self.subject.encode())
         self.tell(
             "RESTORE_COMPLETE",
@@ -400,6 +403,13 @@ class Incoming(Transfer):
             body = goformat.escape_json(msgspec.json.encode(answer))
             self.handle.publish(self._reply, b"", b"", body)
 
+    async def place(self, staged: Path, meta: bytes) -> Stream:
+        """The stream that was restored: a staged directory has all of the archive but `meta`."""
+        return await recovery.restore(self.account, self._config, staged, meta)
+
+    def over(self, error: ErrorBody | None) -> None:
+        """It has come to its end; `error`: what was wrong."""
+
     def _tell_created(self, stream: Stream) -> None:
         self.advisories.stream(self.account.name, self.stream, "create")
         for consumer in stream.consumers:
@@ -416,7 +426,7 @@ class Incoming(Transfer):
             room, storage = self._room(), self._config.storage
             unpacked = Unpacked(staged, self.shared.files, self.stream, room, storage)
             await self._loop.run_in_executor(thread, unpacked.unpack, self)
-            return await recovery.restore(self.account, self._config, staged, unpacked.meta)
+            return await self.place(staged, unpacked.meta)
         finally:
             thread.shutdown(wait=False)
             self.shared.erase_later(staged)
@@ -471,11 +481,12 @@ class Transfers(Responder):
         if self._by_subject.pop(transfer.subject, None) is not None:
             transfer.handle.stop_requests(transfer.pattern.encode())
 
-    def start(self, transfer: Transfer) -> None:
-        """Lets one go on by itself, after its request was answered."""
+    def start(self, transfer: Transfer) -> asyncio.Task[None]:
+        """Lets one go on by itself, after its request was answered; done when it has ended."""
         task = asyncio.get_running_loop().create_task(self._run(transfer))
         self._tasks[task] = transfer
         task.add_done_callback(self._tasks.pop)
+        return task
 
     async def _run(self, transfer: Transfer) -> None:
         try:

@@ -83,16 +83,18 @@ class Identity:
             self._seq += 1
             seq = self._seq
         options = self._options
+        cluster = self._cluster()
+        flags = WITH_JETSTREAM if options.jetstream.enabled else 0
         return ServerInfo(
             name=self.name,
             host=options.host,
             id=self.id,
-            cluster=self._cluster(),
+            cluster=cluster,
             domain=options.jetstream.domain,
             tags=options.server_tags,
             metadata=options.server_metadata,
             jetstream=options.jetstream.enabled,
-            flags=WITH_JETSTREAM if options.jetstream.enabled else 0,
+            flags=flags,
             seq=seq,
             time=rfc3339_nano(time.time_ns()),
         )

@@ -224,6 +224,22 @@ class ClaimRequests:
                 await self._tenants.apply(tenant)
         self._succeed(reply, tenant.name, words.updated)
 
+    async def merge(self, account: str, token: str) -> None:
+        """Another server has this token, which counts where it is newer than the one that is
+        here."""
+        directory = self._directory
+        try:
+            tenant, wrong = await self._in_thread(lambda: self._read(token, account))
+            if wrong or directory is None:
+                return
+            if not await self._in_thread(lambda: _keep_newer(directory, tenant)):
+                return
+            if self._tenants.get(account) is not None:
+                await self._tenants.apply(tenant)
+        except (TokenError, Refused, NotStored):
+            return
+        self._log.debug(f"{self._words.updated} - {account}")
+
     def _read(self, token: str, account: str) -> tuple[Tenant, str]:
         """The account of a token, and what is wrong with its claims; Refused or TokenError."""
         claims = decode_as(token, Account)
@@ -315,3 +331,15 @@ class ClaimRequests:
 
     def _in_thread(self, work: Callable[[], T]) -> Awaitable[T]:
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _keep_newer(directory: Directory, tenant: Tenant) -> bool:
+    """Whether the account's token was newer than the one that was kept, and is kept now; NotStored.
+    Of two of the same second the one stays that is there: two servers that took each other's would
+    never agree."""
+    try:
+        if decode_as(directory.fetch(tenant.name), Account).iat >= tenant.claims.iat:
+            return False
+    except (NotFound, TokenError):
+        pass  # there is none, or one that is worth nothing
+    return directory.store(tenant.name, tenant.token)

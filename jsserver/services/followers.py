@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jsserver.access.certificates import read_secured
 from jsserver.access.clients import CLOSE_CODES
+from jsserver.access.refusal import Refused
 from jsserver.cext.engine import ConnNumbers, Item
 from jsserver.config import ConfigError
 from jsserver.config.member import served_accounts
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from jsserver.services.delegates import Delegates
     from jsserver.services.inbox import Inbox
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.leafs import LeafService
     from jsserver.services.routes import Routes
     from jsserver.services.stapling import Stapled
 
@@ -38,6 +40,10 @@ TOO_MANY_OF_ACCOUNT = CLOSE_CODES["Maximum Account Connections Exceeded"]
 TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
 NOT_TRUSTED = CLOSE_CODES["Proxy Not Trusted"]
 HANDSHAKE = CLOSE_CODES["TLS Handshake Failure"]
+
+CLIENTS, WEBSOCKET, ROUTES, GATEWAYS = "clients", "websocket", "routes", "gateways"
+Pins = dict[str, list[str] | None]
+"""Digests of certificates' keys that may come, by the way on which they do; None: any."""
 
 TOGETHER = 64
 """Accounts, or other pieces of a configuration, between which others have their turn."""
@@ -63,6 +69,8 @@ class Parts(NamedTuple):
     storage: Storage | None
     delegates: Delegates | None
     routes: Routes | None
+    leafs: Callable[[], LeafService | None]
+    """Leaf nodes and hubs, made when the options speak of any for the first time."""
     offer: Callable[[str], None]
     """Offers the server's services to a new account."""
     limit: Callable[[], None]
@@ -193,7 +201,7 @@ class Securing(Component):
 
     _secured: Secured | None = None
     _stapled: list[Stapled]
-    _pins: dict[bool, list[str] | None]
+    _pins: Pins
 
     async def check(self, new: Options) -> None:
         try:
@@ -208,30 +216,42 @@ class Securing(Component):
         await self.parts.certificates.take_peers(new)
 
     def take(self, before: Options) -> None:
-        self._pins = _pins(before)
+        self._pins = _pins_of(before)
         self.parts.renew(self._secured)
         self.parts.certificates.attend_staples(self._stapled)
 
     async def follow(self) -> None:
-        pins = _pins(self.parts.options)
-        changed = {way: pins[way] if pins[way] != self._pins[way] else None for way in pins}
-        if any(changed.values()):
-            self._cut_unpinned(changed)
-
-    def _cut_unpinned(self, pins: dict[bool, list[str] | None]) -> None:
-        """Cuts whose certificates are no longer those that may come; None: any may."""
+        pins = _pins_of(self.parts.options)
+        plane = self.parts.plane
         closed = 0
-        for item in self.parts.plane.connections():
-            pinned = pins[bool(ConnNumbers(*item.numbers).websocket)]
+        for way, items in (
+            (CLIENTS, plane.connections),
+            (WEBSOCKET, plane.connections),
+            (ROUTES, plane.routes),
+            (GATEWAYS, plane.gateways),
+        ):
+            pinned = pins[way]
+            if pinned is not None and pinned != self._pins[way]:
+                through = way == WEBSOCKET
+                found = [i for i in items() if bool(ConnNumbers(*i.numbers).websocket) == through]
+                closed += self._cut_unpinned(found, pinned)
+        if closed:
+            self.parts.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+
+
+    def _cut_unpinned(self, items: list[Item], pinned: list[str]) -> int:
+        """Cuts those of these connections whose certificates are no longer such that may come; how
+        many that were."""
+        closed = 0
+        for item in items:
             found = read_secured(item.texts[2])
-            if pinned is None or found is None:
+            if found is None:
                 continue
             known = found.certificates[:1]
             if not known or known[0].key_digest not in pinned:
                 self.parts.plane.close_connection(item.cid, HANDSHAKE)
                 closed += 1
-        if closed:
-            self.parts.log.info(f"Disconnect {closed} clients due to pinned certs reload")
+        return closed
 
 
 class Cluster(Component):
@@ -240,6 +260,28 @@ class Cluster(Component):
     def take(self, before: Options) -> None:
         if self.parts.routes is not None and before.cluster != self.parts.options.cluster:
             self.parts.routes.follow(before.cluster)
+
+
+class Leafnodes(Component):
+    """Leaf nodes and hubs."""
+
+    async def prepare(self, new: Options) -> None:
+        """Brings the accounts of operator mode that hubs are joined to."""
+        delegates = self.parts.delegates
+        tenants = delegates.tenants if delegates is not None else None
+        if tenants is None:
+            return
+        for name in {remote.account for remote in new.leafnodes.remotes}:
+            try:
+                await tenants.ensure(name)
+            except Refused as error:
+                self.parts.log.warn(f"Account {name} of a leafnode remote is not there: {error}")
+
+    def take(self, before: Options) -> None:
+        if before.leafnodes != self.parts.options.leafnodes:
+            leafs = self.parts.leafs()
+            if leafs is not None:
+                leafs.follow_block()
 
 
 class RunFiles(Component):
@@ -335,7 +377,12 @@ def _limits(account: Account) -> tuple[int, int]:
     return account.max_connections, account.max_subscriptions
 
 
-def _pins(options: Options) -> dict[bool, list[str] | None]:
-    """The certificates that may come, by whether it is through WebSocket."""
-    blocks = {False: options.tls, True: options.websocket.tls}
+def _pins_of(options: Options) -> Pins:
+    """The certificates that may come, by the way on which they do."""
+    blocks = {
+        CLIENTS: options.tls,
+        WEBSOCKET: options.websocket.tls,
+        ROUTES: options.cluster.tls,
+        GATEWAYS: options.gateway.tls,
+    }
     return {way: block.pinned_certs if block is not None else None for way, block in blocks.items()}

@@ -62,6 +62,7 @@ class Logins(Component):
         if options.asks_everybody:
             parts.limit()  # from here on nobody is let in without being asked
         if options.operators.enabled or coming is None:
+            self._follow_leafs(options)
             return
         inbox.authenticator = self._authenticator
         if inbox.websockets is not None and self._websocket is not None:
@@ -69,8 +70,12 @@ class Logins(Component):
         parts.configured.narrow(coming)
         self._pending = self._judge()
         self._left += parts.configured.follow(options, coming)
-        if inbox.leafs is not None:
-            inbox.leafs.follow(options)
+        self._follow_leafs(options)
+
+    def _follow_leafs(self, options: Options) -> None:
+        """Leaf nodes log in as the options say."""
+        if self.parts.inbox.leafs is not None:
+            self.parts.inbox.leafs.follow(options)
 
     async def follow(self) -> None:
         while self._pending:

@@ -15,12 +15,22 @@ from jsserver.links.gatewaymodel import GatewayReason, GatewaySettings, Place, R
 from jsserver.links.gateways import Gateways
 from jsserver.links.gatewaywords import command_head, gateway_hash
 from jsserver.process.sockets import host_port
-from jsserver.services.linked import Pace, address_of, begin_to_dial, error_line, slow_line
+from jsserver.services.linked import (
+    Pace,
+    address_of,
+    begin_to_dial,
+    certified_name,
+    error_line,
+    reports_of,
+    slow_line,
+)
 from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
+    from jsserver.access.secured import Links
     from jsserver.cext.engine import DataPlane, Item
     from jsserver.config.gateways import RemoteGateway
     from jsserver.config.options import Options
@@ -39,7 +49,9 @@ def remote_of(remote: RemoteGateway) -> Remote:
         Place(url.host, url.port, (url.user, url.password) if url.has_login else None)
         for url in remote.urls
     ]
-    return Remote(name=remote.name, configured=places, places=list(places))
+    return Remote(
+        name=remote.name, configured=places, places=list(places), tls=remote.tls is not None
+    )
 
 
 class GatewayService:
@@ -55,8 +67,10 @@ class GatewayService:
         server_id: str,
         routes: Routes | None,
         met: Callable[[], None],
+        security: Callable[[], Links | None],
     ) -> None:
-        """`met` hears of a cluster that is new here."""
+        """`met` hears of a cluster that is new here; `security` has what links are secured by."""
+        self._security = security
         self._options = options
         self._plane = plane
         self._log = log
@@ -81,6 +95,8 @@ class GatewayService:
             reject_unknown=o.reject_unknown,
             connect_retries=o.connect_retries,
             connect_backoff=o.connect_backoff,
+            reports=reports_of(options),
+            tls=o.tls is not None,
         )
         remotes = [remote_of(remote) for remote in o.gateways if remote.name != o.name]
         self.gateways = Gateways(settings, remotes, self, random.Random())
@@ -142,7 +158,8 @@ class GatewayService:
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a gateway connection."""
         self._where.setdefault(item.cid, address_of(item))  # it may fail before it opens
-        self._log.error(f"{self._named(item.cid)} - {error_line(item)}")
+        line = error_line(item).replace("TLS handshake", "TLS gateway handshake", 1)
+        self._log.error(f"{self._named(item.cid)} - {line}")
 
     def ended(self, item: Item) -> None:
         """An INBOX_CLOSED of a gateway connection."""
@@ -210,6 +227,19 @@ class GatewayService:
             self.gateways.unreachable(remote, place, str(error), self._pace.now())
             self._pace.go_on()
             return
-        number = self._handle.dial(fd, DIAL_TIMEOUT, FIRST_WORD)
+        secured = self._secured(remote, place.host)
+        number = self._handle.dial(fd, DIAL_TIMEOUT, FIRST_WORD, *secured)
         self._where[number] = reached
         self.gateways.dialled(number, remote, place, reached)
+
+    def _secured(self, remote: Remote, host: str) -> tuple[Any, bytes]:
+        """What a connection to it is secured by, and whose certificate the other side must have."""
+        links = self._security()
+        if links is None:
+            return None, b""
+        own = None if links.gateways is None else links.gateways.context
+        context = links.clusters.get(remote.name, own)
+        if context is None:
+            return None, b""
+        others = (place.host for place in remote.configured)
+        return context.security(), certified_name(host, others)

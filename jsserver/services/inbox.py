@@ -19,6 +19,9 @@ from jsserver.access.clients import (
     Connect,
     Connection,
     decode_connect,
+    gave_up,
+    is_leaf,
+    kind_of,
     read_connection,
 )
 from jsserver.access.refusal import Refused
@@ -41,20 +44,6 @@ if TYPE_CHECKING:
 
 Outcome = Admission | Refused | None
 """What became of a login; None: it is refused for what it usually is."""
-
-
-NOTED_KIND = 3
-"""Which number of an item about a connection tells its kind."""
-
-
-def _kind(item: Item) -> int:
-    numbers = item.numbers
-    return numbers[-1] if item.kind == engine.INBOX_CLOSED else numbers[NOTED_KIND]
-
-
-def is_leaf(item: Item) -> bool:
-    """Whether it is about a leaf node or a hub."""
-    return _kind(item) in (engine.LEAF_KIND, engine.HUB_KIND)
 
 
 class Linked(Protocol):
@@ -162,16 +151,21 @@ class Inbox:
         if routes is not None:
             self._handlers[engine.INBOX_LINK] = routes.said
             self._links[engine.ROUTE_KIND] = routes
-        self.leafs = leafs
+        self.leafs: LeafService | None = None
         if leafs is not None:
-            self._handlers[engine.INBOX_LEAF] = leafs.said
-            self._links[engine.LEAF_KIND] = self._links[engine.HUB_KIND] = leafs
-            leafs.ask = self._connect
+            self.lead_leafs(leafs)
         if gateways is not None:
             self._handlers[engine.INBOX_GATEWAY] = gateways.said
             self._links[engine.GATEWAY_KIND] = gateways
         if websockets is not None:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
+
+    def lead_leafs(self, leafs: LeafService) -> None:
+        """Leaf nodes and hubs are this one's."""
+        self.leafs = leafs
+        self._handlers[engine.INBOX_LEAF] = leafs.said
+        self._links[engine.LEAF_KIND] = self._links[engine.HUB_KIND] = leafs
+        leafs.ask = self._connect
 
     def open(self) -> None:
         asyncio.get_running_loop().add_reader(self.plane.inbox_fd, self.drain)
@@ -252,7 +246,7 @@ class Inbox:
 
     def _admit_if_open(self, authenticator: Authenticator, item: Item, options: Connect) -> Outcome:
         """Nothing is computed for a client that gave up while others had their turn."""
-        if not is_leaf(item) and self.plane.connection(item.cid) is None:
+        if gave_up(self.plane, item):
             raise _Gone
         return self._outcome(authenticator, item, options)
 
@@ -317,7 +311,7 @@ class Inbox:
             connection.name_tag, connection.proxy = admission.name_tag, admission.proxy
 
     def _error(self, item: Item) -> None:
-        linked = self._links.get(_kind(item))
+        linked = self._links.get(kind_of(item))
         if linked is None:
             self.lines.error(item)
         else:
@@ -330,7 +324,7 @@ class Inbox:
             self.lines.violation(item)
 
     def _closed(self, item: Item) -> None:
-        linked = self._links.get(_kind(item))
+        linked = self._links.get(kind_of(item))
         if linked is not None:
             linked.ended(item)
             self.admissions.pop(item.cid, None)

@@ -18,8 +18,9 @@ from jsserver.assets.limits import AccountLimits, ServerSettings
 from jsserver.cext import engine
 from jsserver.cext.bytes import hh64
 from jsserver.cext.engine import Item
-from jsserver.config.member import served_accounts
-from jsserver.config.options import GLOBAL_ACCOUNT, AssetLimits, ObjectRequests, Options
+from jsserver.config.jetstreams import ObjectRequests
+from jsserver.config.member import only_votes, served_accounts
+from jsserver.config.options import GLOBAL_ACCOUNT, AssetLimits, Options
 from jsserver.disk.storage import Storage
 from jsserver.instances.account import Account
 from jsserver.instances.backend import (
@@ -56,7 +57,8 @@ class LogBridge(logging.Handler):
             self._log.info(text)
 
 
-def _limits_of(own: AssetLimits) -> AccountLimits:
+def limits_of(own: AssetLimits) -> AccountLimits:
+    """What the configuration lets an account have."""
     return AccountLimits(
         max_memory=own.max_memory,
         max_storage=own.max_store,
@@ -93,7 +95,10 @@ class JetStream:
     ) -> None:
         self.accounts = accounts
         self._limits = served_accounts(options)
+        self._options = options
         self.store = storage.directory
+        self.keys = storage.keys
+        """Of an encrypted store; None: it is in clear."""
         self.max_memory = storage.max_memory
         self.max_store = storage.max_store
         js = options.jetstream
@@ -127,6 +132,8 @@ class JetStream:
             size=js.limits.max_batch_size,
             timeout=js.limits.batch_timeout,
         )
+        self._of_cluster: dict[str, AccountLimits] = {}
+        """What accounts of operator mode may have of the JetStream of the whole cluster."""
         self._granted = (0, 0)
         self._grants: dict[str, tuple[int, int]] = {}
         """Bytes of memory and of files: of all accounts, and of each."""
@@ -147,7 +154,7 @@ class JetStream:
         """Brings streams and consumers back into service; requests are answered from then on."""
         began = time.monotonic_ns()
         for name, own in self._limits.items():
-            await self._add(name, _limits_of(own))
+            await self._add(name, limits_of(own))
         streams = [s for a in self.dispatcher.accounts.values() for s in a.streams.values()]
         if streams:
             messages = sum(stream.handle.state().messages for stream in streams)
@@ -167,9 +174,25 @@ class JetStream:
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
             try:
-                await self.configure(name, _limits_of(own))
+                await self.configure(name, limits_of(own))
             except Exception as error:  # the others are served all the same
                 self._log.error(f"Error enabling jetstream on account {quote(name)}: {error}")
+
+    def limits_in_cluster(self, account: str) -> AccountLimits | None:
+        """What an account may have of the JetStream of the whole cluster; None: it has none."""
+        if self._options.operators.enabled:
+            return self._of_cluster.get(account)
+        own = self._options.jetstream_accounts.get(account)
+        return None if own is None else limits_of(own)
+
+    def room(self) -> tuple[int, int]:
+        """Bytes in memory and in files that neither streams nor reservations have taken."""
+        used = [account.handle.usage() for account in self.dispatcher.accounts.values()]
+        reserved = self.shared.reserved
+        return (
+            self.max_memory - max(reserved.memory, sum(usage.memory for usage in used)),
+            self.max_store - max(reserved.storage, sum(usage.storage for usage in used)),
+        )
 
     def limit(self, max_memory: int, max_store: int) -> None:
         """How many bytes the streams of all accounts may hold from now on."""
@@ -189,10 +212,14 @@ class JetStream:
         the server has not got what the limits grant."""
         running = self.dispatcher.accounts.get(name)
         if limits is None:
+            self._of_cluster.pop(name, None)
             if running is not None:
                 self._grant(name, None)
                 await self.dispatcher.remove_account(name)
                 self.accounts[name].have_jetstream(False)
+            return
+        self._of_cluster[name] = limits
+        if only_votes(self._options):
             return
         memory, storage = self._granted_with(name, limits)
         if 0 <= self.max_memory < memory:

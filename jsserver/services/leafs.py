@@ -23,9 +23,12 @@ from jsserver.services.linked import (
     Pace,
     address_of,
     begin_to_dial,
+    certified_name,
     compress,
     error_line,
     new_nonce,
+    relevel,
+    reports_of,
     slow_line,
 )
 from jsserver.text import nuid
@@ -33,12 +36,15 @@ from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from jsserver.access.accounts import Accounts
     from jsserver.access.auth import Admission
     from jsserver.access.clients import Connect
     from jsserver.access.refusal import Refused
+    from jsserver.access.secured import Links
     from jsserver.cext.engine import DataPlane, LeafHandle, PermissionSet
+    from jsserver.cext.tls import SecurityContext
     from jsserver.config.leafs import LeafRemote
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
@@ -79,7 +85,7 @@ def plane_rules(
 def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
     """As the state machine has it."""
     return Remote(
-        addresses=[Address(u.host, u.port, u.user, u.password) for u in remote.urls],
+        addresses=[Address(u.host, u.port, u.user, u.password, u.secured) for u in remote.urls],
         account=remote.account or GLOBAL_ACCOUNT,
         credentials=remote.credentials,
         nkey=remote.nkey,
@@ -93,6 +99,10 @@ def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
         disabled=remote.disabled,
         compression=remote.compression,
         rtt_thresholds=remote.rtt_thresholds,
+        tls=remote.tls is not None or any(url.secured for url in remote.urls),
+        first=remote.tls is not None and remote.tls.first,
+        label=remote.label,
+        identity=remote.identity,
         first_info=remote.first_info_timeout / SECOND,
         dial_timeout=(remote.dial_timeout or dial_timeout) / SECOND,
     )
@@ -114,8 +124,11 @@ class LeafService:
         server_id: str,
         cluster: str,
         sources: Callable[[str], list[str]],
+        security: Callable[[], Links | None],
     ) -> None:
-        """`sources` tells which subjects an account maps."""
+        """`sources` tells which subjects an account maps; `security` has what links are secured
+        by."""
+        self._security = security
         self._options = options
         self._plane = plane
         self._handle = handle
@@ -126,6 +139,8 @@ class LeafService:
         """Where leaf nodes reach this server."""
         self._where: dict[int, str] = {}
         """The addresses of connections, by their numbers."""
+        self._by_default: SecurityContext | None = None
+        """What connections to hubs are secured by that no `tls` block is about."""
         self._users: dict[int, Admission] = {}
         """Who leaf nodes are, by their connections."""
         self.ask: Callable[[Item], None] = lambda item: None
@@ -145,11 +160,14 @@ class LeafService:
             headers=not options.no_header_support,
             jetstream=js.enabled,
             domain=js.domain,
+            reports=reports_of(options),
             min_version=version_of(o.min_version),
             min_version_text=o.min_version,
             isolate=o.isolate,
             compression=o.compression,
             reconnect=o.reconnect / SECOND,
+            tls=o.tls is not None,
+            tls_verify=o.tls is not None and o.tls.verify,
             api_level=API_LEVEL,
             system=options.system,
             undenied=frozenset(n for n, domain in options.default_domains.items() if not domain),
@@ -166,10 +184,21 @@ class LeafService:
             host, _, reached = urls[0].rpartition(":")
             s.host, s.port = host.strip("[]"), int(reached)
         s.urls = [*urls, *s.urls]
+        self._open_accounts()
+        self.leafs.start(self._pace.now())
+        self._pace.go_on()
+
+    def _open_accounts(self) -> None:
         for remote in self.leafs.remotes:
             if remote.account not in self._accounts:
                 self._accounts.open(remote.account)
-        self.leafs.start(self._pace.now())
+
+    def follow_block(self) -> None:
+        """The options of the block `leafnodes` may be other ones than before."""
+        o = self._options.leafnodes
+        remotes = [remote_of(remote, o.dial_timeout) for remote in o.remotes]
+        self.leafs.follow(remotes, o.compression, self._pace.now())
+        self._open_accounts()
         self._pace.go_on()
 
     def elsewhere(self, others: list[str]) -> None:
@@ -202,6 +231,8 @@ class LeafService:
             self.leafs.error(number, text)
         elif what == engine.SAID_LOOP:
             self.leafs.looped(number)
+        elif what == engine.SAID_SECURED:
+            self.leafs.secured(number, now)
         self._pace.go_on()
 
     def failed(self, item: Item) -> None:
@@ -281,8 +312,8 @@ class LeafService:
 
     def login(self, link: int, text: bytes, nonce: str) -> None:
         item = self._asking
-        address, options = item.texts[:2]
-        self.ask(item._replace(texts=(address, options, text, nonce.encode(), b"")))
+        address, options, _, secured = item.texts
+        self.ask(item._replace(texts=(address, options, text, nonce.encode(), secured)))
 
     # ---- what the leaf nodes ask for
 
@@ -299,6 +330,15 @@ class LeafService:
         remote = self.leafs.remote_of(link)
         goes_by = self._options.leafnodes if remote is None else remote
         compress(self._handle, link, mode, goes_by.rtt_thresholds, first)
+
+    def relevel(self, link: int, mode: str) -> None:
+        remote = self.leafs.remote_of(link)
+        goes_by = self._options.leafnodes if remote is None else remote
+        relevel(self._handle, link, mode, goes_by.rtt_thresholds)
+
+    def secure(self, link: int, remote: Remote) -> None:
+        host = [*remote.found, *remote.addresses][remote.current].host
+        self._handle.secure(link, *self._secured(remote, host))
 
     def sign(self, remote: Remote, nonce: str) -> dict[str, str]:
         from jsserver.client.credentials import (
@@ -355,6 +395,9 @@ class LeafService:
         js = self._options.jetstream
         return js.enabled and account != self._options.system
 
+    def most_leafs(self, account: str) -> int:
+        return self._accounts.most_leafs(account)
+
     def log(self, level: str, text: str, link: int = 0) -> None:
         who = f"{self._where[link]} - lid:{link} - " if link in self._where else ""
         getattr(self._log, level)(who + text)
@@ -369,6 +412,22 @@ class LeafService:
             self.leafs.unreachable(remote, where, str(error), self._pace.now())
             self._pace.go_on()
             return
-        number = self._handle.dial(fd, int(remote.dial_timeout * SECOND), SHAKE)
+        secured = self._secured(remote, address.host) if remote.first else ()
+        number = self._handle.dial(fd, int(remote.dial_timeout * SECOND), SHAKE, *secured)
         self._where[number] = reached
         self.leafs.dialled(number, remote, where)
+
+    def _secured(self, remote: Remote, host: str) -> tuple[Any, bytes]:
+        """What a connection to a hub is secured by, and whose certificate that must have."""
+        links = self._security()
+        context = links.hubs.get(remote.label) if links is not None else None
+        if context is None:
+            # The configuration says nothing of how: by the authorities of the system.
+            from jsserver.config.options import Tls
+            from jsserver.config.tls import security_context
+
+            context = self._by_default = self._by_default or security_context(
+                Tls(), optional=False, dials=True
+            )
+        others = (address.host for address in remote.addresses)
+        return context.security(), certified_name(host, others)

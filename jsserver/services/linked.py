@@ -5,6 +5,7 @@ asked again, and what the log says of a connection.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import random
 import secrets
 import socket
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from jsserver.cext.engine import COMPRESSION_LEVELS, INBOX_CLOSED, ConnNumbers
 from jsserver.links.compression import AUTO, THRESHOLDS
+from jsserver.links.reports import Reports
 from jsserver.process.sockets import host_port
 from jsserver.text.goformat import duration, quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
     from jsserver.access.clients import Connection
     from jsserver.cext.engine import Item, LinkHandle
@@ -43,6 +45,11 @@ def new_nonce() -> str:
     return secrets.token_urlsafe(NONCE_BYTES)
 
 
+def reports_of(options: Options) -> Callable[[], Reports]:
+    """Which failed attempts the log tells of, as the options are now."""
+    return lambda: Reports(options.connect_error_reports, options.reconnect_error_reports)
+
+
 async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
     """A descriptor of a connection that is being made, whose failure the data plane tells, and the
     address that it goes to; OSError."""
@@ -59,6 +66,20 @@ async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
     return sock.detach(), host_port(*address[:2])
 
 
+def certified_name(host: str, others: Iterable[str]) -> bytes:
+    """Whose certificate a server must have that is dialled at a host. One that is known by its
+    address alone has that of the first one of `others` with a name."""
+    return next((name for name in (host, *others) if not _is_address(name)), host).encode()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def compress(handle: LinkHandle, link: int, mode: str, thresholds: list[int], first: bytes) -> None:
     """Has a link compressed; `thresholds`: round trips by which s2_auto goes, in ns; [] the usual
     ones."""
@@ -66,6 +87,15 @@ def compress(handle: LinkHandle, link: int, mode: str, thresholds: list[int], fi
         handle.compress(link, 0, tuple(thresholds) or THRESHOLDS, first)
     else:
         handle.compress(link, COMPRESSION_LEVELS.index(mode), (), first)
+
+
+def relevel(handle: LinkHandle, link: int, mode: str, thresholds: list[int]) -> None:
+    """What goes out on a link that is compressed is compressed another way; `thresholds`: as for
+    compress()."""
+    if mode == AUTO:
+        handle.relevel(link, 0, tuple(thresholds) or THRESHOLDS)
+    else:
+        handle.relevel(link, COMPRESSION_LEVELS.index(mode), ())
 
 
 class Pace:

@@ -12,7 +12,7 @@ import threading
 from typing import NamedTuple
 
 from jsserver.access.auth import Admission
-from jsserver.access.clients import Connect
+from jsserver.access.clients import Connect, gave_up
 from jsserver.access.operator import OperatorMode, Tenant, account_of
 from jsserver.access.refusal import Refused, Told
 from jsserver.cext.engine import DataPlane, Item
@@ -145,8 +145,8 @@ class Logins:
 
     async def _fetch(self, login: Login) -> None:
         """Brings the account of a user, and has the login looked at again."""
-        if login.user is None or self._plane.connection(login.item.cid) is None:
-            return  # it gave up: nothing is fetched for it
+        if login.user is None or gave_up(self._plane, login.item):
+            return  # nothing is fetched for it
         try:
             await self._tenants.ensure(account_of(login.user))
         except Refused as refusal:

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-import struct
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jsserver import StartError
 from jsserver.cext.groups import GroupError, RaftGroups
+from jsserver.cluster import follow
+from jsserver.cluster.answers import Meta
+from jsserver.cluster.groups import RaftMember, Replica, member_of, peer_state, replicas
 from jsserver.cluster.meta import Change, MetaError, MetaState
+from jsserver.cluster.placement import Room, Rules
+from jsserver.disk import groupkeys
 from jsserver.disk.directories import make_directory
 from jsserver.disk.quarantine import put_aside, settle
-from jsserver.services.unheld import Unheld
+from jsserver.services.clusterapi import ClusterApi
+from jsserver.services.held_api import HeldApi
+from jsserver.services.holdings import Holdings
+from jsserver.services.members import Members, Said
+from jsserver.services.metalead import MetaLead
+from jsserver.services.replicas import HANDING_OVER, Mesh
+from jsserver.services.unheld import VOTES, Unheld
 from jsserver.text.goformat import failure, quote
 from jsserver.text.identity import short_hash
 
@@ -26,22 +37,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from jsserver.access.accounts import Accounts
+    from jsserver.assets.limits import ServerSettings
     from jsserver.cext.engine import DataPlane, Item
     from jsserver.cext.groups import EntryTaken, GroupState, RaftGroup, State
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
+    from jsserver.services.held import Held
+    from jsserver.services.jetstream import JetStream
+    from jsserver.services.needed import Needed
 
 NAME = b"_meta_"
-NORMAL, SNAPSHOT = 0, 6
-"""Types of entries that say something of assignments."""
+NORMAL, ADD_PEER, REMOVE_PEER, SNAPSHOT = 0, 3, 4, 6
+"""Types of entries that say something of assignments, or of who may hold what is assigned."""
 SNAPSHOT_PERIOD = 60.0
 """Seconds after which what was applied is kept as a snapshot."""
-WATCH_PERIOD = 2.0
-"""Seconds after which it is looked at whether somebody leads."""
-PATIENCE = 20.0
-"""Seconds without a leader after which this member asks for votes: several elections."""
-CURRENT = 3 * 10**9
-"""Nanoseconds within which a member was heard that may be handed the lead."""
 AGAIN_MIN, AGAIN_MAX = 1.0, 60.0
 """Seconds before the directory is opened again after a failure: twice as many each time."""
 SIZE_MIN = 2
@@ -62,9 +71,15 @@ class MetaGroup:
         name: str,
         cluster: Callable[[], str],
         names: Callable[[], Iterable[str]],
+        settings: ServerSettings,
+        held: Held | None,
+        jetstream: JetStream,
+        needed: Needed,
     ) -> None:
         """`directory`: of the store; `cluster`: what the cluster is called now; `names`: the names
-        of the servers that this one is connected to."""
+        of the servers that this one is connected to; `settings`: by which streams are judged;
+        `held`: what runs here of what is assigned, None where this server only votes; `needed`:
+        brings accounts that do not run."""
         self.state = MetaState()
         self.leader = ""
         """The name of the server that leads, its id where nobody knows the name; "": none does."""
@@ -82,12 +97,36 @@ class MetaGroup:
         self._group: RaftGroup | None = None
         self._writer: threading.Thread | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._watch_timer: asyncio.TimerHandle | None = None
-        self._led = 0.0
-        """When it was seen last that somebody leads."""
-        self._stands_in = False
-        """Whether it asks for votes, or leads, until another member can."""
+        self._settings = settings
+        self._needed = needed
+        self._members: Members | None = None
+        self._lead: MetaLead | None = None
+        self._api: ClusterApi | None = None
+        self._held = held
+        self._jetstream = jetstream
+        self._held_api: HeldApi | None = None
+        self.holdings = Holdings(
+            accounts,
+            options.system,
+            jetstream,
+            held,
+            id=self._id,
+            name=name,
+            cluster=cluster,
+            names=names,
+            state=lambda: self.state,
+            meta=self._own_group,
+        )
+        """What this server has of what is assigned."""
+        self._led_since = 0
+        """When this server began to lead, in ns since the epoch; 0: it does not."""
+        self._ever_led = False
+        """Whether anybody has led since the start."""
         self._unheld: Unheld | None = None
+        self._replaying = True
+        """Whether entries of an earlier life are still applied: nothing is done for them alone."""
+        self._has_begun = False
+        """Whether what is assigned was followed before the group was opened again."""
         self._recovered = 0
         """What the log had when it was opened: who asked for that is answered long since."""
         self._applied = 0
@@ -104,7 +143,11 @@ class MetaGroup:
     async def start(self) -> None:
         """Opens the group, and takes part from then on; StartError."""
         self._log.info("Creating JetStream metadata controller")
-        self._groups = RaftGroups(self._plane, self._accounts[self._options.system])
+        self._groups = RaftGroups(
+            self._plane,
+            self._accounts[self._options.system],
+            self._options.jetstream.max_outstanding_catchup,
+        )
         self._writer = threading.Thread(target=self._groups.run, name="raft-files", daemon=True)
         self._writer.start()
         try:
@@ -112,31 +155,106 @@ class MetaGroup:
         except (GroupError, OSError, MetaError) as error:
             why = str(error) if isinstance(error, GroupError | MetaError) else failure(error)
             raise StartError(f"Can't start JetStream: the meta group: {why}") from error
+        if self._held is not None:
+            mesh = Mesh(
+                self._groups,
+                Path(self._directory).parent,
+                self._options.system,
+                self._name_of,
+                self._names,
+                self._jetstream.keys,
+            )
+            self._held.replicas.begin(mesh)
         self._unheld = Unheld(
-            self._accounts, self._options.system, self._log, peer=self._id, held=self._any_there
+            self._accounts,
+            self._options.system,
+            self._log,
+            peer=self._id,
+            held=self._any_there,
+            why=(lambda said: VOTES) if self._held is None else follow.why_not,
+            asked=self._held is not None,
         )
         self._unheld.replace(self.state)
+        self._open_api(self._unheld)
         self._take()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(SNAPSHOT_PERIOD, self._keep_again)
-        self._led = loop.time()
-        self._watch()
+
+    def _open_api(self, held: Unheld) -> None:
+        """Requests of the API are answered from now on."""
+        options = self._options
+        own = Said(
+            name=self._known[self._id],
+            cluster=self._cluster(),
+            tags=options.server_tags,
+        )
+        self.holdings.begin(held)
+        self._members = Members(
+            self._accounts,
+            options.system,
+            own=own,
+            room=lambda: Room(*self._jetstream.room(), assets=self.holdings.count()),
+            rules=Rules(options.jetstream.unique_tag, options.jetstream.limits.max_ha_assets),
+            names=self._names,
+            peers=lambda: list(self.members()),
+            state=lambda: self.state,
+            limits=self._jetstream.limits_in_cluster,
+            usage=self.holdings.usage,
+        )
+        api = HeldApi(
+            self._accounts,
+            options.system,
+            self._jetstream,
+            self._held,
+            held,
+            own=self._id,
+            known=self._members,
+        )
+        self._held_api = api
+        self._lead = MetaLead(
+            self._accounts,
+            options.system,
+            self,
+            self._members,
+            self._settings,
+            own=self._id,
+            info=api.info,
+            answering=self.holdings.answering,
+        )
+        if self._held is not None:
+            self._held.propose = self.propose
+            self._held.refusals.result = self._lead.result
+        self._api = ClusterApi(
+            self._accounts,
+            options.system,
+            self._lead,
+            api,
+            self._log,
+            answering=self.holdings.answering,
+            state=lambda: self.state,
+            meta=self._meta,
+            online=self._members.online,
+            needed=self._needed,
+        )
 
     def _open(self) -> None:
         assert self._groups is not None
         settle(self._directory)
         make_directory(self._directory)
+        groupkeys.check(self._directory, self._jetstream.keys)
         self.state = MetaState()
         self._applied = self._term = self._kept = 0
         known = os.path.exists(os.path.join(self._directory, "peers.idx"))
         what = "recovering state" if known else "bootstrapping"
         self._log.info(f"JetStream cluster {what}")
         size = max(SIZE_MIN, len(self._options.cluster.routes))
-        alone = struct.pack("<II8sH", size, 1, self._id.encode(), 0)
+        alone = peer_state(size, [self._id])
         group = self._groups.open(
-            self._directory, NAME, self._id.encode(), peers=alone, observer=True
+            self._directory, NAME, self._id.encode(), peers=alone, observer=False
         )
         self._group = group
+        group.choose(alone=False)
+        groupkeys.renew(self._directory, self._jetstream.keys)
         if group.found.lost:
             self._log.warn(
                 f"Part of what the meta group had in {quote(self._directory)} is lost: this server"
@@ -147,23 +265,31 @@ class MetaGroup:
             self._kept = self._applied
             group.applied(self._applied)
         self._recovered = group.state().last
+        self._replaying = True
 
     async def close(self) -> None:
         """Takes part no more. What was applied is kept as a snapshot."""
-        for timer in (self._timer, self._watch_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self._reopening is not None:
             self._closing.set()
             await self._reopening
+        if self._lead is not None:
+            self._lead.close()
+        self.holdings.close()
+        self._needed.close()
+        if self._held is not None:
+            await self._held.close()
         if self._group is not None:
             self._keep()
+            if self.hand_over(""):
+                await asyncio.sleep(HANDING_OVER)
         if self._groups is not None and self._writer is not None:
             self._groups.end()
             await asyncio.to_thread(self._writer.join)
-            if self._group is not None:
-                await asyncio.to_thread(self._group.close)
-                self._group = None
+            group, self._group = self._group, None  # what it tells from now on is for nobody
+            if group is not None:
+                await asyncio.to_thread(group.close)
             self._groups.close()
             self._groups = None
 
@@ -182,6 +308,8 @@ class MetaGroup:
         now = self._state()
         if now is None or self._stopped:
             return "JetStream meta layer is not running"
+        if self._held is not None and self._replaying:
+            return "JetStream is still recovering meta layer"
         if not self.leader:
             return "JetStream has not established contact with a meta leader"
         if now.lost or now.applied < now.commit:
@@ -200,11 +328,33 @@ class MetaGroup:
         now = self._state()
         return (0, 0) if now is None else (now.last + 1 - now.first, now.bytes)
 
+    def _own_group(self) -> RaftMember | None:
+        if self._group is None:
+            return None
+        return member_of(
+            self._group,
+            self._options.system,
+            NAME.decode(),
+            self._id,
+            self._name_of,
+            self._led_since,
+            self._ever_led,
+        )
+
+    def replicas(self) -> list[Replica]:
+        """The other members, where this server leads."""
+        found = self._own_group() if self._led_since else None
+        online = {*self._names()}
+        return [] if found is None else replicas(found, online.__contains__)
+
     # ---- what the group tells, and what is asked of its members
 
     def take(self, item: Item) -> bool:
         """Whether a request out of the inbox is for this."""
-        return self._unheld is not None and self._unheld.take(item)
+        takers = (self._lead, self._members, self._unheld, self._held_api, self._api)
+        return self.holdings.usages.take(item) or any(
+            taker.take(item) for taker in takers if taker is not None
+        )
 
     def told(self, number: int) -> None:
         """An INBOX_GROUP. What comes before the group is open is taken at the end of start()."""
@@ -236,6 +386,7 @@ class MetaGroup:
             replaced = replaced or entry.type == SNAPSHOT
             changes += self._apply(entry)
         self._follow(changes, replaced)
+        self._begin(group)
         if taken.state is not None or taken.entries:
             group.applied(self._applied)
             asyncio.get_running_loop().call_soon(self._take)
@@ -248,9 +399,14 @@ class MetaGroup:
         try:
             if entry.type == NORMAL:
                 change = self.state.apply(entry.data)
+                if self._lead is not None:
+                    self._lead.applied(entry.data, change)
                 return [change if entry.index > self._recovered else change._replace(reply="")]
             if entry.type == SNAPSHOT:
                 self.state = MetaState.read(entry.data)
+            elif entry.type in (ADD_PEER, REMOVE_PEER) and self._lead is not None:
+                peer = entry.data.decode("latin-1")
+                (self._lead.joined if entry.type == ADD_PEER else self._lead.left)(peer)
         except MetaError as error:
             self._log.error(f"Error applying JetStream cluster entries: {error}")
         return []
@@ -261,6 +417,29 @@ class MetaGroup:
         self._unheld.follow(self.state, changes)
         if replaced:
             self._unheld.replace(self.state)
+            if self._lead is not None and self._lead.leads:
+                self._lead.begin(self.state)
+        if self._held is None:
+            return
+        if self._replaying:
+            self._held.skip(changes)
+            return
+        self._held.follow(self.state, changes)
+        if replaced:
+            self._held.replace(self.state)
+
+    def _begin(self, group: RaftGroup) -> None:
+        """Once what the log had is applied, or what the leader has instead, all that is assigned
+        is followed. What runs already is left alone until all is known that was lost."""
+        now = group.state()
+        known = self._applied >= self._recovered or (
+            bool(self.leader) and now.last < self._recovered
+        )
+        if self._has_begun:
+            known = known and bool(self.leader) and not now.lost and now.applied >= now.commit
+        if self._held is not None and self._replaying and known:
+            self._replaying, self._has_begun = False, True
+            self._held.replace(self.state)
 
     def _any_there(self, peers: list[str]) -> bool:
         """Whether one of these members can be reached from here."""
@@ -273,9 +452,19 @@ class MetaGroup:
     def _look(self, group: RaftGroup) -> None:
         """Who leads, and whether this member still takes part."""
         now = group.state()
+        if self._lead is not None:
+            if now.role != "leader":
+                self._lead.end()
+            elif not self._lead.leads:
+                self._lead.begin(self.state)
         leader = self._name_of(now.leader.decode("latin-1"))
         if leader != self.leader:
             self.leader = leader
+            self._ever_led = self._ever_led or bool(leader)
+            own = self._own_group() if leader == self._known[self._id] else None
+            self._led_since = 0 if own is None else time.time_ns()
+            if own is not None:
+                self.holdings.elections.domain(own)
             if leader:
                 of = self._cluster()
                 self._log.info(f"JetStream cluster new metadata leader: {leader}/{of}")
@@ -287,6 +476,8 @@ class MetaGroup:
             why = f"its disk or memory refuses: {os.strerror(now.error)}"
             self._fail(why, damaged=False)
         elif now.role == "stopped":
+            if not self._stopped:
+                self.holdings.elections.removed()
             self._stop("it was removed from the cluster, or has no memory")
 
     def _stop(self, why: str) -> None:
@@ -321,8 +512,7 @@ class MetaGroup:
                 self._log.error(f"The meta group cannot be opened again: {error}")
         if self._closing.is_set():
             return
-        self._stopped = self._stands_in = False
-        self._led = asyncio.get_running_loop().time()
+        self._stopped = False
         self._follow([], True)
         self._take()
 
@@ -336,38 +526,51 @@ class MetaGroup:
             self._known.update((short_hash(name), name) for name in self._names())
         return self._known.get(peer, peer)
 
-    # ---- who leads
+    def told_by_replica(self, item: Item) -> None:
+        """An INBOX_REPLICA."""
+        if self._held is not None:
+            self._held.told(item)
 
-    def _watch(self) -> None:
-        """This member asks for no votes, as it cannot do what a leader has to. But it may have what
-        no other one has, so that none of them is elected. Then it leads until one has it, too."""
-        loop = asyncio.get_running_loop()
-        self._watch_timer = loop.call_later(WATCH_PERIOD, self._watch)
+    def lost(self, server: str) -> None:
+        """A server cannot be reached any more: if it led, this one asks for votes at once."""
+        if self._held is not None:
+            self._held.replicas.gone(short_hash(server))
+        group = self._group
+        if group is not None and not self._stopped:
+            with suppress(ValueError):  # another thread closes it
+                group.gone(short_hash(server).encode())
+
+    # ---- what a leader does
+
+    def _meta(self) -> Meta:
+        """Who leads, where this server does not answer as the leader yet."""
+        if not self.leader:
+            return Meta.LEADERLESS
+        return Meta.BEGINS if self.leader == self._known[self._id] else Meta.LED
+
+    def propose(self, entry: bytes) -> bool:
+        """Asks the group to agree on an entry; False: this server does not lead."""
+        group = self._group
+        return group is not None and not self._stopped and group.propose(entry)
+
+    def hand_over(self, to: str) -> bool:
+        """Has this member lead, or any with ""; False: this server does not lead."""
+        group = self._group
+        return group is not None and not self._stopped and group.hand_over(to.encode())
+
+    def remove(self, peer: str) -> bool:
+        """A member is none any more; False: this server does not lead, or another change of the
+        members is under way."""
+        group = self._group
+        return group is not None and not self._stopped and group.remove_peer(peer.encode())
+
+    def members(self) -> dict[str, str]:
+        """The names of the members by their ids, which stand for those that nobody knows."""
         group = self._group
         if group is None or self._stopped:
-            return
-        now, peers = group.state(), group.peers()
-        own = self._id.encode()
-        others = [peer for peer in peers if peer.id != own and peer.silent >= 0]
-        if now.role == "leader":
-            if any(peer.match >= now.last and peer.silent < CURRENT for peer in others):
-                self._stand_in(group, False)
-        elif any(peer.leads and peer.silent < PATIENCE * 1e9 for peer in others):
-            self._led = loop.time()
-            if self._stands_in:
-                self._stand_in(group, False)
-        elif not self._stands_in and now.last and loop.time() - self._led >= PATIENCE:
-            self._stand_in(group, True)
-
-    def _stand_in(self, group: RaftGroup, does: bool) -> None:
-        self._stands_in = does
-        self._led = asyncio.get_running_loop().time()
-        group.observe(not does)
-        if does:
-            self._log.warn(
-                "JetStream cluster has had no metadata leader for a while: this server asks for"
-                " votes, to hand over to a member that can lead"
-            )
+            return {}
+        ids = [peer.id.decode("latin-1") for peer in group.peers()]
+        return {peer: self._name_of(peer) for peer in ids}
 
     # ---- snapshots
 

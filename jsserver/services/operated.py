@@ -22,6 +22,7 @@ from jsserver.access.resolvers import (
     preload,
 )
 from jsserver.cext.engine import DataPlane, Item
+from jsserver.config.links import api_elsewhere
 from jsserver.config.options import Options
 from jsserver.jwt.claims import NO_LIMIT, Account, AccountBody, AccountLimits
 from jsserver.process.logs import Logger
@@ -37,6 +38,7 @@ from jsserver.text.goformat import SECOND
 if TYPE_CHECKING:
     from jsserver.services.answers import ServerInfo
     from jsserver.services.jetstream import JetStream
+    from jsserver.services.packs import Packs
 
 AGAIN_SECONDS = 1.0
 """How often the system account is asked for that was not there at the start."""
@@ -71,6 +73,7 @@ class Operated:
         self._directory: Directory | None = None
         self._replies = replies
         self._claims: ClaimRequests | None = None
+        self._packs: Packs | None = None
         self._again: asyncio.Task[None] | None = None
         self._resolver = self._open_resolver()
         self.tenants = Tenants(
@@ -84,6 +87,7 @@ class Operated:
             jetstream=jetstream,
             serve=serve,
             elsewhere=None if self._directory is None else self._look_elsewhere,
+            api=api_elsewhere(self._system) if self._is_linked and self._system else None,
         )
         delegating = TenantCallouts(callouts, self.tenants)
         self._logins = Logins(self.mode, self.tenants, delegating, plane, door, log)
@@ -105,6 +109,11 @@ class Operated:
                 hard=wanted.hard_delete,
             )
         return self._directory
+
+    @property
+    def _is_linked(self) -> bool:
+        """Whether there are other servers of the system account."""
+        return bool(self._options.cluster.port or self._options.gateway.port)
 
     # ---- start and end
 
@@ -160,6 +169,14 @@ class Operated:
             deletes=wanted is not None and wanted.allow_delete,
             info=self._info,
         )
+        if self._directory is not None and self._is_linked and not self._is_cache:
+            # Imported only here: a server alone starts without it.
+            from jsserver.services.packs import Packs
+
+            period = 0.0 if wanted is None else wanted.interval / SECOND
+            self._packs = Packs(
+                self._accounts, self._system, self._directory, period, self._claims.merge
+            )
 
     async def _bootstrap(self) -> None:
         """Until there is a token of the system account, its own key signs its users: somebody has
@@ -218,6 +235,8 @@ class Operated:
         self.tenants.close()
         if self._claims is not None:
             self._claims.close()
+        if self._packs is not None:
+            self._packs.close()
         if self._again is not None:
             self._again.cancel()
 
@@ -225,7 +244,8 @@ class Operated:
 
     def take(self, item: Item) -> bool:
         """Whether a request out of the inbox is for this."""
-        return self._claims is not None and self._claims.take(item)
+        takers = (self._packs, self._claims)
+        return any(taker.take(item) for taker in takers if taker is not None)
 
     # ---- tokens that others have
 
@@ -240,7 +260,9 @@ class Operated:
         if wanted is not None and wanted.timeout:
             seconds = wanted.timeout / SECOND
         try:
-            _, payload = await self._replies.ask(system, subject, b"", b"", seconds)
+            _, payload = await self._replies.ask(
+                system, subject, b"", b"", seconds, empty=not self._is_linked
+            )
         except TimeoutError:
             raise NotFound("fetching jwt timed out") from None
         token = payload.decode("utf-8", "replace")

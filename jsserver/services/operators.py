@@ -22,6 +22,7 @@ from jsserver.monitor import (
     insides,
     jsz,
     leafz,
+    raftz,
     routez,
     statsz,
     subsz,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from jsserver.services.watched import Watched
 
 Asked = TypeVar("Asked", bound=ServerFilter)
-Made = msgspec.Struct | dict[str, insides.QueueInfo]
+Made = msgspec.Struct | dict[str, insides.QueueInfo] | raftz.Raftz
 """What a request is answered with."""
 
 
@@ -248,6 +249,10 @@ def _gateways(server: Watched, asked: GatewayPage) -> msgspec.Struct:
     return gatewayz.gatewayz(server, wanted, time.time_ns())
 
 
+def _raft_groups(server: Watched, asked: RaftGroups) -> raftz.Raftz:
+    return raftz.raftz(server, raftz.Wanted(asked.account, asked.group)) or {}
+
+
 def _leafs(server: Watched, asked: Leafs) -> msgspec.Struct:
     wanted = leafz.Wanted(subs=asked.subscriptions, account=asked.account)
     return leafz.leafz(server, wanted, time.time_ns())
@@ -263,6 +268,8 @@ def _streams(server: Watched, asked: Streams) -> jsz.Jsz:
         config=asked.config,
         paging=Paging(asked.offset, asked.limit),
         raft=asked.raft,
+        leader_only=asked.leader_only,
+        led_only=asked.stream_leader_only,
     )
     return jsz.jsz(server, wanted, time.time_ns())
 
@@ -272,6 +279,7 @@ def _health(server: Watched, asked: Health) -> msgspec.Struct:
         enabled=asked.enabled,
         enabled_only=asked.enabled_only,
         server_only=asked.server_only,
+        meta_only=asked.meta_only,
         details=asked.details,
         account=asked.account,
         stream=asked.stream,
@@ -339,6 +347,8 @@ class Operators:
         except Unreadable as error:
             answer.error = Failure(code=400, description=str(error))
             return answer
+        except jsz.NotLeader:
+            return None
         except (BadParameter, Refused) as error:
             answer.data = None
             answer.error = Failure(code=500, description=str(error))
@@ -377,7 +387,7 @@ class Operators:
             case "LEAFZ":
                 return self._page(payload, Leafs, _leafs)
             case "RAFTZ":
-                return self._page(payload, RaftGroups, lambda *_: varz.Nothing())
+                return self._page(payload, RaftGroups, _raft_groups)
             case "IPQUEUESZ":
                 return self._page(payload, Queues, _queues)
             case "EXPVARZ":

@@ -18,18 +18,27 @@ class Replies:
         self._accounts = accounts
         self._inbox = f"{INBOX}{token(8)}."
         self._served: set[str] = set()
-        self._waiting: dict[str, asyncio.Future[tuple[bytes, bytes]]] = {}
+        self._waiting: dict[str, tuple[asyncio.Future[tuple[bytes, bytes]], bool]] = {}
+        """Who waits, and whether for an empty answer, too."""
 
     async def ask(
-        self, account: str, subject: str, headers: bytes, payload: bytes, seconds: float
+        self,
+        account: str,
+        subject: str,
+        headers: bytes,
+        payload: bytes,
+        seconds: float,
+        *,
+        empty: bool = True,
     ) -> tuple[bytes, bytes]:
-        """The headers and payload of the first answer to a request in an account; TimeoutError."""
+        """The headers and payload of the first answer to a request in an account; TimeoutError.
+        `empty`: whether that may be one without a payload."""
         if account not in self._served:
             self._served.add(account)
             self._accounts[account].serve_requests(f"{self._inbox}*".encode())
         reply = self._inbox + token(8)
         future: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
-        self._waiting[reply] = future
+        self._waiting[reply] = future, empty
         try:
             self._accounts[account].publish(subject.encode(), reply.encode(), headers, payload)
             async with asyncio.timeout(seconds):  # wait_for may pass over a cancellation
@@ -40,9 +49,9 @@ class Replies:
     def take(self, item: Item) -> bool:
         """Whether a message out of the inbox is an answer, which its waiting task gets."""
         subject, _, headers, payload = item.texts
-        if not subject.startswith(INBOX.encode()):
+        if not subject.startswith(self._inbox.encode()):
             return False
-        future = self._waiting.get(subject.decode("utf-8", "replace"))
-        if future is not None and not future.done():
+        future, empty = self._waiting.get(subject.decode("utf-8", "replace"), (None, False))
+        if future is not None and not future.done() and (payload or empty):
             future.set_result((headers, payload))
         return True

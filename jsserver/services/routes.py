@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import random
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,11 @@ from jsserver.services.linked import (
     Pace,
     address_of,
     begin_to_dial,
+    certified_name,
     compress,
     error_line,
     new_nonce,
+    reports_of,
     slow_line,
 )
 from jsserver.text.goformat import SECOND, quote
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jsserver.access.accounts import Accounts
+    from jsserver.access.secured import Links
     from jsserver.cext.engine import DataPlane, Item, MeshHandle, PermissionSet
-    from jsserver.cext.tls import SecurityContext
     from jsserver.config.clusters import Cluster
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
@@ -45,14 +46,6 @@ if TYPE_CHECKING:
 DIAL_TIMEOUT = 2 * SECOND
 MQTT = "$MQTT.>"
 """Subjects between members that no list of what is allowed has to name."""
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _told(rules: SubjectPermission | None) -> words.SubjectPermission | None:
@@ -100,18 +93,21 @@ class Routes:
         renamed: Callable[[str], None],
         advertise: Callable[[Urls], None],
         met: Callable[[], None],
+        lost: Callable[[str], None],
         leafs: Callable[[list[str]], None],
         gateways: Callable[[], OtherClusters | None],
-        security: Callable[[], SecurityContext | None],
+        security: Callable[[], Links | None],
     ) -> None:
         """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
-        clients may connect, this server and all others, `met` of a server that is new here, `leafs`
-        of where else leaf nodes may connect; `gateways` has the links to other clusters, if there
-        are any, and `security` what routes are secured by."""
+        clients may connect, this server and all others, `met` of a server that is new here, `lost`
+        of the name of one that cannot be reached any more, `leafs` of where else leaf nodes may
+        connect; `gateways` has the links to other clusters, if there are any, and `security` what
+        links are secured by."""
         self._gateways = gateways
         self._leafs = leafs
         self._security = security
         self._met = met
+        self._lost = lost
         self._advertise = advertise
         self._urls = Urls([], [])
         """Where clients reach this server."""
@@ -143,6 +139,7 @@ class Routes:
             jetstream=options.jetstream.enabled,
             connect_retries=o.connect_retries,
             connect_backoff=o.connect_backoff,
+            reports=reports_of(options),
             tls=o.tls is not None,
             imports=_told(o.imports),
             exports=_told(o.exports),
@@ -212,8 +209,8 @@ class Routes:
         return self.mesh.settings.cluster
 
     def names(self) -> list[str]:
-        """Of the servers that this one is connected to."""
-        return [peer.info.server_name for peer in self.mesh.peers.values()]
+        """Of the servers that this one is connected to. Monitoring reads it, too."""
+        return [peer.info.server_name for peer in list(self.mesh.peers.values())]
 
     def said(self, item: Item) -> None:
         """An INBOX_LINK."""
@@ -250,7 +247,10 @@ class Routes:
             self._log.info(f"{who} - {slow}")
         self._log.info(f"{who} - Router connection closed: {reason}")
         self._where.pop(number, None)
+        name = self.mesh.name_of(number)
         self.mesh.closed(number, self._pace.now())
+        if name and name not in self.names():
+            self._lost(name)
         self._pace.go_on()
 
     def _named(self, item: Item) -> str:
@@ -364,10 +364,9 @@ class Routes:
         self.mesh.dialled(number, target, account, reached)
 
     def _secured(self, host: str) -> tuple[Any, bytes]:
-        """What a connection to it is secured by, and whose certificate the other side must have. A
-        server that is known by its address alone has that of the first one with a name."""
-        security = self._security()
-        if security is None:
+        """What a connection to it is secured by, and whose certificate the other side must have."""
+        links = self._security()
+        if links is None or links.routes is None:
             return None, b""
-        names = (host, *(url.host for url in self._options.cluster.routes))
-        return security.security(), next((n for n in names if not _is_address(n)), host).encode()
+        others = (url.host for url in self._options.cluster.routes)
+        return links.routes.context.security(), certified_name(host, others)

@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping as Named
 
 from jsserver.access.accounts import Accounts
-from jsserver.access.links import Links, keyed
+from jsserver.access.links import Imports, Links, keyed
 from jsserver.access.operator import Tenant
 from jsserver.cext.engine import MappingTable
 from jsserver.config import options as o
-from jsserver.config.links import LinkError, Sharing
+from jsserver.config.links import LinkError, ServiceRoute, Sharing
 from jsserver.config.mappings import MappingError, weighed
 from jsserver.jwt import claims as c
 from jsserver.jwt.tokens import TokenError, decode_as
@@ -36,8 +36,17 @@ def exporters(tenant: Tenant) -> list[str]:
 class TenantLinks:
     """In the event loop's thread alone. `running` are the accounts as they are."""
 
-    def __init__(self, accounts: Accounts, running: Named[str, Tenant], log: Logger) -> None:
+    def __init__(
+        self,
+        accounts: Accounts,
+        running: Named[str, Tenant],
+        log: Logger,
+        api: ServiceRoute | None,
+    ) -> None:
+        """`api`: by which accounts with JetStream ask other servers for it; None: there are no
+        other servers."""
         self._accounts = accounts
+        self._api: Imports = {} if api is None else keyed([api])
         self._running = running
         self._log = log
         self._links = Links(accounts)
@@ -91,6 +100,18 @@ class TenantLinks:
 
     # ---- exports and imports
 
+    def follow(self, name: str, tenant: Tenant | None, before: Tenant | None) -> None:
+        """The account was `before`, and is `tenant` now; None: none."""
+        if shares(tenant) or shares(before):
+            self.relink()
+        elif tenant is not None:
+            self._links.follow_one(name, self._api_of(tenant))
+        elif before is not None:
+            self._links.follow_one(name, {})
+
+    def _api_of(self, tenant: Tenant) -> Imports:
+        return self._api if tenant.claims.jetstream else {}
+
     def relink(self) -> None:
         """Every account imports what its token says and those it imports from allow, as of now."""
         self.close()
@@ -107,9 +128,11 @@ class TenantLinks:
             for wanted in tenant.claims.nats.imports:
                 self._import(sharing, tenant.name, wanted, told[tenant.name], now, ends)
         self.sharing = sharing
-        self._links.follow(
-            {t.name: keyed(sharing.routes(t.name)) for t in tenants if t.claims.nats.imports}
-        )
+        imports = {name: self._api_of(tenant) for name, tenant in self._running.items()}
+        for tenant in tenants:
+            own = keyed(sharing.routes(tenant.name)) if tenant.claims.nats.imports else {}
+            imports[tenant.name] = {**own, **imports[tenant.name]}
+        self._links.follow(imports)
         for name, said in told.items():
             for text in sorted(said - self._told.get(name, set())):
                 self._log.warn(f"Account [{name}]: {text}")

@@ -24,11 +24,12 @@ from jsserver.jwt.tokens import decode_as
 from jsserver.jwt.validation import is_key, issues_of, refusal
 from jsserver.process.logs import Logger
 from jsserver.services.door import EXPIRED, LONGEST_TIMER, REFUSED, REVOKED, TOO_MANY, Door
-from jsserver.services.tenant_links import TenantLinks, exporters, shares
+from jsserver.services.tenant_links import TenantLinks, exporters
 from jsserver.text.goformat import quote
 from jsserver.text.identity import PREFIX_ACCOUNT
 
 if TYPE_CHECKING:
+    from jsserver.config.links import ServiceRoute
     from jsserver.services.jetstream import JetStream
 
 ONE_REPLICA = "R1"
@@ -52,9 +53,11 @@ class Tenants:
         jetstream: JetStream | None,
         serve: Callable[[str], None],
         elsewhere: Callable[[str], Awaitable[str]] | None,
+        api: ServiceRoute | None,
     ) -> None:
         """`serve` offers a new account what every account is offered; `elsewhere` finds the token
-        of an account that the resolver has not got, or raises NotFound."""
+        of an account that the resolver has not got, or raises NotFound; `api`: by which accounts
+        ask other servers for JetStream, None: there are none."""
         self._mode = mode
         self._resolver = resolver
         self._plane = plane
@@ -68,7 +71,7 @@ class Tenants:
         self._running: dict[str, Tenant] = {}
         self._coming: set[str] = set()
         """Accounts that are on their way to run."""
-        self.links = TenantLinks(accounts, self._running, log)
+        self.links = TenantLinks(accounts, self._running, log, api)
         self._fetching: dict[str, asyncio.Task[Tenant]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -158,6 +161,7 @@ class Tenants:
             self._accounts[name].limit_clients(
                 *(limit_of(n) for n in (limits.conn, limits.subs, limits.payload))
             )
+            self._accounts.limit_leafs(name, limit_of(limits.leaf))
             self._tell_what_is_left_out(tenant.claims)
             await self.links.map(tenant)
             self._coming.add(name)
@@ -169,8 +173,7 @@ class Tenants:
                 self._coming.discard(name)
             self._running[name] = tenant
             self._watch(tenant)
-            if shares(tenant) or shares(before):
-                self.links.relink()
+            self.links.follow(name, tenant, before)
             if before is not None:
                 self._recheck(tenant, before)
                 await self._set_jetstream(tenant.claims)
@@ -192,8 +195,6 @@ class Tenants:
         left_out = [f"allow_trace of {quote(x.subject)}" for x in shared if x.allow_trace]
         if body.trace is not None:
             left_out.append(f"trace to {quote(body.trace.dest)}")
-        if body.limits.leaf > 0:
-            left_out.append(f"limit of {body.limits.leaf} leafnodes")
         if body.cluster_traffic not in ("", "system"):
             left_out.append(f"cluster traffic {quote(body.cluster_traffic)}")
         for what in left_out:
@@ -228,8 +229,7 @@ class Tenants:
 
     def _stop(self, name: str) -> None:
         ended = self._running.pop(name, None)
-        if shares(ended):
-            self.links.relink()
+        self.links.follow(name, None, ended)
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()

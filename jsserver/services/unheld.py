@@ -1,5 +1,5 @@
-"""Streams and consumers that are assigned to this server, which votes and holds none: told in the
-log, and answered as offline where no other server holds them.
+"""Streams and consumers that are assigned to this server, which cannot run them: told in the log,
+and answered as offline where no other server holds them.
 
 Lives in the event loop.
 """
@@ -7,10 +7,8 @@ Lives in the event loop.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -23,8 +21,12 @@ from jsserver.api.responses import (
     StreamInfo,
     SuccessResponse,
 )
-from jsserver.cluster.meta import account_of, peers_of
+from jsserver.cluster import answers
+from jsserver.cluster.answers import Api, By
+from jsserver.cluster.meta import Name, peers_of
+from jsserver.cluster.proposals import Asked
 from jsserver.services.answers import encoded
+from jsserver.services.clusterapi import failed
 from jsserver.services.subjects import is_plain_subject
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire import decode, errcodes
@@ -38,37 +40,13 @@ if TYPE_CHECKING:
     from jsserver.cluster.meta import Change, MetaState
     from jsserver.process.logs import Logger
 
-REASON = "unsupported - this server votes in the meta group and holds no streams"
+VOTES = "unsupported - this server votes in the meta group and holds no streams"
 DELAY = 0.5
 """Seconds before an answer, as nats-server waits: a server that knows better comes first."""
 WAITING_MAX = 1024
 """Requests that wait so long; more of them get no answer."""
 NEVER = "0001-01-01T00:00:00Z"
 Config = TypeVar("Config", StreamConfig, ConsumerConfig)
-REQUESTER = re.compile(rb"^Nats-Request-Info:[ \t]*(.*?)\r$", re.IGNORECASE | re.MULTILINE)
-
-
-class Asset(NamedTuple):
-    """A stream, or a consumer of it."""
-
-    account: str
-    stream: str
-    consumer: str = ""
-
-    def __str__(self) -> str:
-        return " > ".join(self if self.consumer else self[:2])
-
-    @property
-    def info_subject(self) -> str:
-        """On which servers ask each other about it."""
-        kind = "CI" if self.consumer else "SI"
-        return ".".join((f"$JSC.{kind}", *self)).rstrip(".")
-
-    @property
-    def api_subject(self) -> str:
-        """On which clients ask about it, by way of the system account."""
-        kind = "CONSUMER" if self.consumer else "STREAM"
-        return ".".join((f"$JS.API.{kind}.INFO", *self[1:])).rstrip(".")
 
 
 class Unheld:
@@ -82,20 +60,25 @@ class Unheld:
         *,
         peer: str,
         held: Callable[[list[str]], bool],
+        why: Callable[[dict[str, Any]], str],
+        asked: bool,
     ) -> None:
-        """`peer`: the id of this server; `held`: whether one of these other peers is there."""
+        """`peer`: the id of this server; `held`: whether one of these other peers is there; `why`:
+        why what an assignment asks for is not run here, "" where it is; `asked`: whether requests
+        of all assets come here, so that none are to be subscribed to."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._system_account = system_account
         self._log = log
         self._peer = peer
         self._held = held
-        self._assets: dict[Asset, dict[str, Any]] = {}
+        self._why = why
+        self._is_asked = asked
+        self._assets: dict[Name, dict[str, Any]] = {}
         """With what their assignments say."""
-        self._by_stream: dict[tuple[str, str], set[Asset]] = {}
-        self._subjects: Counter[str] = Counter()
-        """Those that are heard; clients of several accounts may ask on one."""
-        self._infos: dict[str, Asset] = {}
+        self._reasons: dict[Name, str] = {}
+        self._by_stream: dict[tuple[str, str], set[Name]] = {}
+        self._infos: dict[str, Name] = {}
         """By the subjects on which servers ask."""
         self._waiting = 0
 
@@ -108,8 +91,10 @@ class Unheld:
     def follow(self, state: MetaState, changes: Iterable[Change]) -> None:
         """These have changed; a removal that a client waits for is answered by the members."""
         for change in changes:
-            asset = Asset(change.account, change.stream, change.consumer)
-            if change.reply and asset in self._assets and not self._held(self._others(asset)):
+            asset = Name(change.account, change.stream, change.consumer)
+            if not change.removes or not change.reply:
+                continue
+            if asset in self._assets and not self._held(self._others(asset)):
                 kind = "consumer_delete" if change.consumer else "stream_delete"
                 done = SuccessResponse(type=f"{TYPE_PREFIX}{kind}_response", success=True)
                 self._system.publish(change.reply.encode(), b"", b"", encoded(done))
@@ -117,15 +102,15 @@ class Unheld:
 
     def _judge(self, state: MetaState, streams: set[tuple[str, str]]) -> None:
         for account, name in streams:
-            found: dict[Asset, dict[str, Any]] = {}
+            found: dict[Name, dict[str, Any]] = {}
             stream = state.streams.get(account, {}).get(name)
             if stream is not None:
                 said = {"": stream.said, **stream.consumers}
-                found = {
-                    Asset(account, name, consumer): what
-                    for consumer, what in said.items()
-                    if self._peer in peers_of(what)
-                }
+                whole = self._why(stream.said)
+                for consumer, what in said.items():
+                    if self._peer in peers_of(what) and (why := whole or self._why(what)):
+                        asset = Name(account, name, consumer)
+                        found[asset], self._reasons[asset] = what, why
             before = self._by_stream.pop((account, name), set())
             if found:
                 self._by_stream[account, name] = set(found)
@@ -135,71 +120,67 @@ class Unheld:
                 self._add(asset)
             self._assets |= found
 
-    def _add(self, asset: Asset) -> None:
+    def _add(self, asset: Name) -> None:
         kind = "consumer" if asset.consumer else "stream"
-        self._log.warn(f"Detected unsupported {kind} '{asset}': {REASON}")
+        self._log.warn(f"Detected unsupported {kind} '{asset}': {self._reasons[asset]}")
         self._infos[asset.info_subject] = asset
-        for subject in (asset.info_subject, asset.api_subject):
-            self._subjects[subject] += 1
-            if self._subjects[subject] == 1 and is_plain_subject(subject):
-                self._system.serve_requests(subject.encode())
+        if not self._is_asked and is_plain_subject(asset.info_subject):
+            self._system.serve_requests(asset.info_subject.encode())
 
-    def _drop(self, asset: Asset) -> None:
-        del self._assets[asset]
+    def _drop(self, asset: Name) -> None:
+        del self._assets[asset], self._reasons[asset]
         del self._infos[asset.info_subject]
-        for subject in (asset.info_subject, asset.api_subject):
-            self._subjects[subject] -= 1
-            if self._subjects[subject] == 0:
-                del self._subjects[subject]
-                if is_plain_subject(subject):
-                    self._system.stop_requests(subject.encode())
+        if not self._is_asked and is_plain_subject(asset.info_subject):
+            self._system.stop_requests(asset.info_subject.encode())
 
-    def _others(self, asset: Asset) -> list[str]:
+    def _others(self, asset: Name) -> list[str]:
         return [peer for peer in peers_of(self._assets[asset]) if peer != self._peer]
+
+    def has(self, asset: Name) -> bool:
+        """Whether the asset is one of these; in any thread."""
+        return asset in self._assets
 
     # ---- what is asked
 
     def take(self, item: Item) -> bool:
         """Whether a request out of the inbox is about one of these; it is answered later."""
-        subject, reply, headers, _ = item.texts
+        subject, reply, _, _ = item.texts
         text = subject.decode("utf-8", "replace")
-        if text not in self._subjects or item.numbers[0] != self._system.id:
+        if text not in self._infos or item.numbers[0] != self._system.id:
             return False
-        asset = self._infos.get(text)
-        answer = self._info
-        if asset is None:
-            asset, answer = self._asked(text, headers), self._refusal
-        if asset is not None and reply and self._waiting < WAITING_MAX:
-            self._waiting += 1
-            loop = asyncio.get_running_loop()
-            loop.call_later(DELAY, self._answer, asset, reply, answer)
+        if reply:
+            self._answer_later(self._infos[text], reply, self._info)
         return True
 
-    def _asked(self, subject: str, headers: bytes) -> Asset | None:
-        """What a client asks about: its account is in the headers."""
-        found = REQUESTER.search(headers)
-        try:
-            who = msgspec.json.decode(found[1] if found else b"", type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
+    def seen(self, account: str, stream: str, consumer: str) -> answers.Asset | None:
+        """What an asset is here; None: others hold it."""
+        asset = Name(account, stream, consumer)
+        if asset not in self._assets or self._held(self._others(asset)):
             return None
-        asset = Asset(account_of({"client": who}), *subject.split(".")[4:])
-        return asset if asset in self._assets else None
+        return answers.Asset.LEADS
 
-    def _answer(self, asset: Asset, reply: bytes, answer: Callable[[Asset], Response]) -> None:
+    def answer(self, api: Api, asked: Asked) -> None:
+        """Answers about one that is held nowhere else."""
+        asset = Name(asked.account, *api.args[: 2 if api.by is By.CONSUMER else 1])
+        why = self._reasons[asset]
+        of_consumer = errcodes.CONSUMER_OFFLINE_REASON(err=why)
+        error = of_consumer if asset.consumer else errcodes.STREAM_OFFLINE_REASON(err=why)
+        self._answer_later(asset, asked.reply.encode(), lambda _: failed(api, error))
+
+    def _answer_later(
+        self, asset: Name, reply: bytes, answer: Callable[[Name], Response]
+    ) -> None:
+        if self._waiting < WAITING_MAX:
+            self._waiting += 1
+            asyncio.get_running_loop().call_later(DELAY, self._answer, asset, reply, answer)
+
+    def _answer(self, asset: Name, reply: bytes, answer: Callable[[Name], Response]) -> None:
         self._waiting -= 1
         known = asset in self._assets and self._system_account in self._accounts
         if known and not self._held(self._others(asset)):
             self._system.publish(reply, b"", b"", encoded(answer(asset)))
 
-    def _refusal(self, asset: Asset) -> Response:
-        if asset.consumer:
-            error = errcodes.CONSUMER_OFFLINE_REASON(err=REASON).body
-            return ConsumerInfo(type=f"{TYPE_PREFIX}consumer_info_response", error=error)
-        error = errcodes.STREAM_OFFLINE_REASON(err=REASON).body
-        kind = f"{TYPE_PREFIX}stream_info_response"
-        return StreamInfo(type=kind, error=error, total=0, offset=0, limit=0)
-
-    def _info(self, asset: Asset) -> Response:
+    def _info(self, asset: Name) -> Response:
         said = self._assets[asset]
         created, now = str(said.get("created", NEVER)), rfc3339_nano(time.time_ns())
         if asset.consumer:
@@ -216,14 +197,14 @@ class Unheld:
                 num_waiting=0,
                 num_pending=0,
                 ts=now,
-                offline_reason=REASON,
+                offline_reason=self._reasons[asset],
             )
         return OfflineStream(
             config=_config(said.get("stream"), StreamConfig),
             created=created,
             state=StreamStateInfo(first_ts=NEVER, last_ts=NEVER),
             ts=now,
-            offline_reason=REASON,
+            offline_reason=self._reasons[asset],
         )
 
 

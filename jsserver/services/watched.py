@@ -93,7 +93,8 @@ class Watched:
         self._certificates = certificates
         self._delegates = delegates
         self._routes = routes
-        self._leafs = leafs
+        self.leaf_nodes = leafs
+        """Made by a reload where there were none at the start."""
         self._gateways = gateways
 
     @property
@@ -142,7 +143,7 @@ class Watched:
 
     def leafs(self) -> list[LeafLink]:
         """Open connections to leaf nodes and hubs."""
-        return [] if self._leafs is None else self._leafs.leafs.shown()
+        return [] if self.leaf_nodes is None else self.leaf_nodes.leafs.shown()
 
     @property
     def gateway_port(self) -> int:

@@ -1,0 +1,589 @@
+"""Streams and consumers that the cluster assigns to this server: made, changed and removed as the
+meta group decides, and answered for by this server as their leader.
+
+Lives in the event loop. Changes of one stream and its consumers are carried out in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jsserver.api.consumer_api import consumer_info
+from jsserver.api.responses import TYPE_PREFIX, Response, SuccessResponse
+from jsserver.api.stream_api import described
+from jsserver.cext import replicas as NEWS
+from jsserver.cluster import follow
+from jsserver.cluster.answers import Asset
+from jsserver.cluster.follow import Step
+from jsserver.cluster.meta import Change, Name, Op, StreamAssignment, peers_of
+from jsserver.cluster.proposals import Asked
+from jsserver.instances import metafiles, recovery
+from jsserver.instances.backend import StoreError
+from jsserver.instances.running import Consumer, Stream
+from jsserver.services.answering import Answering
+from jsserver.services.answers import encoded
+from jsserver.services.changes import led_here, tell_gone, tell_put, when_counted
+from jsserver.services.movers import Movers
+from jsserver.services.refusals import Refusals
+from jsserver.services.regrouping import Regrouping
+from jsserver.services.replicas import Member, Replicas, agreed, clear, is_led_elsewhere
+from jsserver.services.restores import Restores, is_restored
+from jsserver.text.goformat import escape_json, quote
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.assets.assigned import StreamAssignment as Wanted
+    from jsserver.cext.engine import Item
+    from jsserver.cluster.meta import MetaState
+    from jsserver.instances.account import Account
+    from jsserver.process.logs import Logger
+    from jsserver.services.jetstream import JetStream
+    from jsserver.services.needed import Needed
+
+PROPOSE = b"$NRG.P._meta_"
+"""On which members ask the leader of the meta group to propose something."""
+ANEW = 1.0
+"""Seconds after which a member that cannot go on is opened anew."""
+AGAIN_MIN, AGAIN_MAX = 5.0, 60.0
+"""Seconds after which it is asked again that an inactive consumer be removed."""
+
+
+class Held:
+    """Those that run here; replace() and follow() keep up with the assignments."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        system_account: str,
+        jetstream: JetStream,
+        log: Logger,
+        *,
+        peer: str,
+        cluster: Callable[[], str],
+        needed: Needed,
+    ) -> None:
+        """`peer`: the id of this server; `cluster`: what the cluster is called now; `needed`:
+        brings accounts that do not run."""
+        self._system = accounts[system_account]
+        self._dispatcher = jetstream.dispatcher
+        self._shared = jetstream.shared
+        self._log = log
+        self._peer = peer
+        self._cluster = cluster
+        self._needed = needed
+        self._state: MetaState | None = None
+        """Of the meta group; None: it is not known yet."""
+        self._steps: dict[tuple[str, str], deque[Step]] = {}
+        """By account and stream: those to take. The first one may be under way."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: dict[tuple[str, str, str], asyncio.TimerHandle] = {}
+        """Consumers of which it was asked that they be removed."""
+        self._removed: dict[tuple[str, str], Change] = {}
+        """Streams that entries of an earlier life have removed."""
+        self._unanswered: dict[Name, list[Change]] = {}
+        """Creations of assets that have replicas: who leads first answers them."""
+        self._closed = False
+        self.answering = Answering(accounts, system_account, self._dispatcher)
+        """Answers requests."""
+        self.replicas = Replicas(peer, cluster)
+        """What drives those that have replicas."""
+        self._regrouping = Regrouping(self.replicas, peer)
+        self._movers = Movers(peer, cluster, self.replicas.members, self._ask)
+        self.placed = self.replicas.placed
+        self.refusals = Refusals(self._system)
+        """Tells what could not be made."""
+        self.restores = Restores(
+            peer,
+            self._dispatcher,
+            self.replicas,
+            self.refusals,
+            state=lambda: self._state,
+            ask=self._ask,
+            answer=self._answer,
+            done=self._opened,
+        )
+        self.propose: Callable[[bytes], bool] = lambda entry: False
+        """Proposes an entry where this server leads the meta group itself."""
+
+    @property
+    def cluster(self) -> str:
+        """What the cluster is called now."""
+        return self._cluster()
+
+    async def close(self) -> None:
+        """Finishes the steps under way, and takes no more."""
+        self._closed = True
+        self._movers.close()
+        for timer in self._asking.values():
+            timer.cancel()
+        await self.restores.close()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.replicas.close_all()
+
+    # ---- what is assigned
+
+    def skip(self, changes: Iterable[Change]) -> None:
+        """These belong to an earlier life, and are not followed one by one."""
+        for change in changes:
+            if not change.consumer and change.removes:
+                self._removed[change.account, change.stream] = change
+
+    def replace(self, state: MetaState) -> None:
+        """All assignments may have changed."""
+        self._state = state
+        self._movers.follow(state)
+        for name in self._dispatcher.accounts:
+            self.serve(name)
+        for name in filter(self._has_any, state.streams.keys() - self._dispatcher.accounts.keys()):
+            self._needed.want(name, self._has_any)
+        for (account, name), change in self._removed.items():
+            if name not in state.streams.get(account, {}):
+                self._put(account, name, Step(None, change=change._replace(reply="")))
+        self._removed.clear()
+
+    def serve(self, account: str) -> None:
+        """The account has JetStream: what is assigned of its streams is to run."""
+        running = self._dispatcher.accounts.get(account)
+        if self._state is None or running is None:
+            return
+        if running.instances.groups is None:
+            running.instances.groups = self.replicas.of(account)
+        mine = {
+            name: stream
+            for name, stream in self._state.streams.get(account, {}).items()
+            if self._peer in peers_of(stream.said)
+        }
+        for name in {*running.streams} - mine.keys():
+            self._put(account, name, Step(None))
+        for name, stream in mine.items():
+            self._put(account, name, Step(stream.said, consumers=self._own(stream)))
+            for consumer in self._own(stream):
+                self._put(account, name, Step(stream.consumers[consumer], consumer))
+
+    def follow(self, state: MetaState, changes: Iterable[Change]) -> None:
+        """These have changed."""
+        self._state = state
+        self._movers.follow(state)
+        for change in changes:
+            account, name = change.account, change.stream
+            stream = state.streams.get(account, {}).get(name)
+            said = change.said
+            if change.removes:
+                said = None
+                if self._peer not in peers_of(change.said or {}):
+                    continue
+            elif said is None or stream is None or self._peer not in peers_of(said):
+                said = None
+                if not self._runs(account, name, change.consumer):
+                    continue
+            consumers = frozenset() if stream is None else self._own(stream)
+            self._put(account, name, Step(said, change.consumer, change, consumers))
+
+    def _own(self, stream: StreamAssignment) -> frozenset[str]:
+        known = stream.consumers.items()
+        return frozenset(name for name, said in known if self._peer in peers_of(said))
+
+    def _runs(self, account: str, stream: str, consumer: str) -> bool:
+        """Whether it runs, or is about to."""
+        return (account, stream) in self._steps or self.asset(account, stream, consumer) is not None
+
+    def asset(self, account: str, stream: str, consumer: str = "") -> Stream | Consumer | None:
+        """The stream, or the consumer, that runs here."""
+        running = self._dispatcher.accounts.get(account)
+        found = None if running is None else running.streams.get(stream)
+        return found if found is None or not consumer else found.consumers.get(consumer)
+
+    def seen(self, account: str, stream: str, consumer: str = "") -> Asset | None:
+        """What the stream, or the consumer, is here; None: it does not run here."""
+        found = self.asset(account, stream, consumer)
+        if found is None:
+            return Asset.LEADS if self.restores.has(Name(account, stream)) else None
+        return found.member.seen() if isinstance(found.member, Member) else Asset.LEADS
+
+    def leads(self, account: str, stream: str, consumer: str = "") -> bool:
+        """Whether this server leads it; one replica always does."""
+        return self.seen(account, stream, consumer) is Asset.LEADS
+
+    def _put(self, account: str, stream: str, step: Step) -> None:
+        if self._closed:
+            return
+        steps = self._steps.get((account, stream))
+        if steps is not None:
+            steps.append(step)
+            return
+        self._steps[account, stream] = deque([step])
+        self._start(self._work(account, stream))
+
+    async def _work(self, account: str, name: str) -> None:
+        steps = self._steps[account, name]
+        while steps and not self._closed:
+            running = await self._account(account, name, steps[0])
+            if running is not None:
+                await self._take(running, name, steps[0])
+            steps.popleft()
+        del self._steps[account, name]
+
+    async def _account(self, account: str, name: str, step: Step) -> Account | None:
+        """The account, fetched if it does not run."""
+        if self._needed.lacks(account) and not await self._needed.bring(account):
+            if step.said is not None:
+                self._failed(account, name, step, errcodes.NO_ACCOUNT())
+            self._needed.want(account, self._has_any)
+        return self._dispatcher.accounts.get(account)
+
+    def _has_any(self, account: str) -> bool:
+        """Whether streams of the account are to run here."""
+        found = {} if self._state is None else self._state.streams.get(account, {})
+        return any(self._peer in peers_of(stream.said) for stream in found.values())
+
+    async def _take(self, account: Account, name: str, step: Step) -> None:
+        lock = account.lock(name)
+        if step.consumer:
+            lock = account.consumer_lock(name, step.consumer)
+        try:
+            running = self.asset(account.name, name, step.consumer)
+            await self._regrouping.hand_on(step.change, running)
+            async with lock:
+                if step.consumer:
+                    await self._follow_consumer(account, name, step)
+                else:
+                    await self._follow_stream(account, name, step)
+        except (ApiError, StoreError, OSError) as error:
+            self._failed(account.name, name, step, error)
+        except Exception as error:  # the others are followed all the same
+            self._log.error(f"Error following the assignment of stream {quote(name)}: {error!r}")
+
+    # ---- streams
+
+    async def _follow_stream(self, account: Account, name: str, step: Step) -> None:
+        wanted = follow.runs(step.said)
+        running = account.streams.get(name)
+        asset = Name(account.name, name)
+        if step.anew and running is not None:
+            await account.leave_stream(running)
+            if step.empty:
+                await self._shared.run(clear, running, True)
+            running = None
+        led = not is_led_elsewhere(running)
+        gone = [] if running is None else led_here(account.name, running)
+        if wanted is None:
+            self.restores.end(asset)
+            removed = step.change is not None and step.change.removes
+            if running is None and removed:
+                running = await self._find_removed(account, name, step)
+            if running is not None and removed:
+                await account.assign_stream(name, None)
+                tell_gone(self._dispatcher.advisories, gone)
+            elif running is not None and step.change is not None:
+                await account.assign_stream(name, None)  # others hold it from now on
+            elif running is not None:
+                await self._put_aside(account, running)
+            if step.change is not None and removed and led:
+                self._done(step.change, "stream_delete")
+            return
+        assert step.said is not None
+        if self.restores.is_under_way(asset, wanted.created):
+            return
+        self.replicas.say(asset, step.said, self._regrouping.begins(step.change, step.said))
+        if running is None:
+            self._say_consumers(asset)
+            running = await self._load(account, name, wanted)
+            if running is None and await self.restores.begin(account, wanted, step.change):
+                return
+        elif running.created != wanted.created:
+            await account.assign_stream(name, None)
+            running = None
+        else:
+            await self._regrouping.stream(account, running)
+        if running is None or running.config != wanted.config:
+            after = wanted if running is None else running.assignment.updated(wanted.config)
+            await account.assign_stream(name, after)
+        stream = account.streams[name]
+        for consumer in {*stream.consumers} - step.consumers - self.restores.awaited(asset):
+            await account.assign_consumer(stream, consumer, None)
+        if step.change is not None and stream.member is not None and not stream.member.leads():
+            waits = running is None or not is_led_elsewhere(stream)
+            if step.change.reply and waits and not is_restored(step.change):
+                self._unanswered.setdefault(asset, []).append(step.change)
+        else:
+            await self._tell_stream(account, stream, step.change, made=running is None)
+        self._opened(account, stream)
+
+    async def _load(self, account: Account, name: str, wanted: Wanted) -> Stream | None:
+        """The stream of an earlier life, served; None: there is none. ApiError where it is there,
+        and cannot be served."""
+        directory, asset = account.directory, Name(account.name, name)
+        if directory is not None and self.replicas.is_half_restored(asset):
+            await self._shared.run(metafiles.erase, directory / name)
+            await self._shared.run(self.replicas.forget, asset)
+        if directory is None or not (directory / name).is_dir():
+            return None
+        found = await self._shared.run(recovery.load, account, name)
+        if isinstance(found, str):
+            self._log.error(f"Stream '{account.name} > {name}' is offline: {found}")
+            account.offline[name] = found
+            raise errcodes.STREAM_OFFLINE_REASON(err=found)
+        account.offline.pop(name, None)
+        if found.created == wanted.created:
+            account.adopt(found)
+            return found
+        await self._shared.run(account.instances.close, found)
+        await self._shared.run(recovery.set_aside, account, name)
+        return None
+
+    async def _find_removed(self, account: Account, name: str, step: Step) -> Stream | None:
+        """The stream on disk that was removed while this server was away."""
+        said = None if step.change is None else step.change.said
+        wanted = follow.runs(said)
+        if said is None or wanted is None:
+            return None
+        self.replicas.say(Name(account.name, name), said)
+        return await self._load(account, name, wanted)
+
+    async def _put_aside(self, account: Account, running: Stream) -> None:
+        """A stream is no more among the assignments, and nobody is known to have removed it."""
+        name, directory = running.name, running.directory
+        await account.leave_stream(running)
+        await self._shared.run(clear, running, False)
+        if directory is not None:
+            await self._shared.run(recovery.set_aside, account, name)
+
+    async def _tell_stream(
+        self, account: Account, stream: Stream, change: Change | None, *, made: bool
+    ) -> None:
+        if change is None:
+            return
+        updated = change.op is Op.UPDATE_STREAM
+        if made or updated:
+            action = "modify" if updated else "create"
+            self._dispatcher.advisories.stream(account.name, stream.name, action)
+        if not change.reply:
+            return
+        info = await described(account, stream)
+        info.type = f"{TYPE_PREFIX}stream_{'update' if updated else 'create'}_response"
+        info.domain = ""
+        info.did_create = made and not updated
+        self._answer(change, info)
+
+    # ---- consumers
+
+    async def _follow_consumer(self, account: Account, name: str, step: Step) -> None:
+        stream = account.streams.get(name)
+        change, consumer = step.change, step.consumer
+        running = None if stream is None else stream.consumers.get(consumer)
+        wanted = follow.runs_consumer(step.said)
+        asset = Name(account.name, name, consumer)
+        led = not is_led_elsewhere(running)
+        stays = running is not None and wanted is not None and wanted.created == running.created
+        if stream is not None and running is not None and not stays:
+            await account.assign_consumer(stream, consumer, None)
+            if led and (change is None or change.removes or wanted is not None):
+                tell_gone(self._dispatcher.advisories, [asset])
+            running = None
+        if wanted is None:
+            if change is not None and change.removes and led:
+                self._done(change, "consumer_delete")
+            return
+        if stream is None:
+            return  # it could not be made, which was told
+        assert step.said is not None
+        self.replicas.say(asset, step.said, self._regrouping.begins(step.change, step.said))
+        if running is not None:
+            await self._regrouping.consumer(account, asset, running)
+        before = None if running is None else running.config.pause_until
+        if running is None or running.assignment != wanted:
+            await account.assign_consumer(stream, consumer, wanted)
+        now = stream.consumers[consumer]
+        if now.member is None or now.member.leads():
+            self._tell_consumer(account, stream, now, change, before)
+        elif change is not None and change.reply and (before is None or not is_led_elsewhere(now)):
+            self._unanswered.setdefault(asset, []).append(change)
+        now.handle.begin()
+        self._opened(account, stream)
+
+    def _tell_consumer(
+        self,
+        account: Account,
+        stream: Stream,
+        now: Consumer,
+        change: Change | None,
+        before: str | None = None,
+    ) -> None:
+        """`before`: until when it was to pause before the change, None: it was made."""
+        if change is None:
+            return
+        asset = Name(account.name, stream.name, now.name)
+        tell_put(self._dispatcher.advisories, asset, now, before, self._shared.clock())
+        if change.reply:
+            info = consumer_info(self._shared, stream, now, changed=True)
+            info.type = f"{TYPE_PREFIX}consumer_create_response"
+            self._answer(change, info)
+
+    def _assigned(self, account: str, stream: str) -> StreamAssignment | None:
+        return None if self._state is None else self._state.streams.get(account, {}).get(stream)
+
+    def consumers_of(self, account: str, stream: str) -> int:
+        """How many consumers a stream has, whichever members hold them."""
+        found = self._assigned(account, stream)
+        return 0 if found is None else len(found.consumers)
+
+    def remove_consumer(self, account: str, stream: str, consumer: str) -> None:
+        """A consumer was inactive for too long: it is asked that it be removed, until it is."""
+        self._ask_removal((account, stream, consumer), AGAIN_MIN)
+
+    def _ask_removal(self, asset: tuple[str, str, str], pause: float) -> None:
+        self._asking.pop(asset, None)
+        found = self._assigned(*asset[:2])
+        said = None if found is None else found.consumers.get(asset[2])
+        if said is None or self._closed or not self.leads(*asset):
+            return
+        self._ask(bytes([Op.REMOVE_CONSUMER]) + escape_json(msgspec.json.encode(said)))
+        timer = asyncio.get_running_loop().call_later
+        self._asking[asset] = timer(pause, self._ask_removal, asset, min(pause * 2, AGAIN_MAX))
+
+    def _ask(self, entry: bytes) -> None:
+        """Asks the meta group to agree on an entry."""
+        if not self.propose(entry):
+            self._system.publish(PROPOSE, b"", b"", entry)
+
+    # ---- members of groups
+
+    def _say_consumers(self, asset: Name) -> None:
+        """What the consumers of a stream are, before it is opened with those that it has."""
+        if (stream := self._assigned(asset.account, asset.stream)) is not None:
+            for consumer in self._own(stream):
+                self.replicas.say(asset._replace(consumer=consumer), stream.consumers[consumer])
+
+    def _opened(self, account: Account, stream: Stream) -> None:
+        """A stream, or one of its consumers, is open: once all are, it lets go of messages."""
+        member = stream.member
+        if not isinstance(member, Member):
+            return
+        for name, consumer in stream.consumers.items():
+            if isinstance(consumer.member, Member):
+                self._look(account, stream, Name(account.name, stream.name, name))
+        self._look(account, stream, Name(account.name, stream.name))
+        said = self._assigned(account.name, stream.name)
+        own = None if said is None else self._own(said) | self.restores.awaited(member.name)
+        if not member.served and own is not None and own <= stream.consumers.keys():
+            member.served = True
+            member.handle.serve()
+
+    def told(self, item: Item) -> None:
+        """An INBOX_REPLICA."""
+        _, number, what, value = item.numbers[:4]
+        member = self.replicas.member(number)
+        if member is None:
+            return
+        account, name, consumer = member.name
+        running = self._dispatcher.accounts.get(account)
+        stream = None if running is None else running.streams.get(name)
+        if running is None or stream is None:
+            return  # it is being made: it is looked at then
+        match what:
+            case NEWS.NEWS_ROLE:
+                self._look(running, stream, member.name)
+            case NEWS.NEWS_JOINED:
+                self.replicas.joined(member)
+            case NEWS.NEWS_PURGED | NEWS.NEWS_DELETED | NEWS.NEWS_RESET:
+                now = stream.consumers.get(consumer)
+                answer = agreed(self._shared, stream, now, what, value)
+                reply, refused = item.texts[0].decode(), answer.error is not None
+                self.answering.settle(reply, encoded(answer), refused=refused)
+            case NEWS.NEWS_FAILED | NEWS.NEWS_DIVERGED:
+                self._halted(member, empty=what == NEWS.NEWS_DIVERGED)
+
+    def _halted(self, member: Member, *, empty: bool) -> None:
+        """A member cannot go on: it is opened anew after a while, with nothing where what it has is
+        not what the group agreed on."""
+        why = member.replica.why()
+        self._log.error(f"The replica of '{member.name}' has stopped: {why}")
+        if not self._closed:
+            loop = asyncio.get_running_loop()
+            loop.call_later(ANEW, self._open_anew, member, empty)
+
+    def _open_anew(self, member: Member, empty: bool) -> None:
+        account, name, consumer = member.name
+        now = self.asset(*member.name)
+        if now is None or now.member is not member:
+            return  # it was removed or opened meanwhile
+        if consumer and empty:
+            self._put(account, name, Step(None, consumer))
+        self._open_again(account, name, empty, whole=not (consumer and empty))
+
+    def _open_again(self, account: str, name: str, empty: bool, *, whole: bool = True) -> None:
+        """Opens a stream with its consumers, or these alone; again later, where that fails."""
+        self._asking.pop((account, name, ""), None)
+        found = self._assigned(account, name)
+        if found is None or self._peer not in peers_of(found.said):
+            return
+        own = self._own(found)
+        if whole:
+            self._put(account, name, Step(found.said, consumers=own, anew=True, empty=empty))
+        for one in own:
+            self._put(account, name, Step(found.consumers[one], one, anew=True))
+
+    def _look(self, account: Account, stream: Stream, asset: Name) -> None:
+        """Who leads an asset may be another one."""
+        now = stream.consumers.get(asset.consumer) if asset.consumer else stream
+        member = None if now is None else now.member
+        if not isinstance(member, Member) or not self.replicas.look(member):
+            return
+        leads = member.leads()
+        if not asset.consumer:
+            self._start_intakes(account, stream, leads)
+        if leads or (member.leader and member.leader != self._peer):
+            for number, change in enumerate(self._unanswered.pop(asset, [])):
+                if leads and isinstance(now, Stream):
+                    self._start(self._tell_stream(account, now, change, made=not number))
+                elif leads and isinstance(now, Consumer):
+                    tell = partial(self._tell_consumer, account, stream, now, change)
+                    self._start(when_counted(self._shared, now, tell))
+
+    def _start_intakes(self, account: Account, stream: Stream, leads: bool) -> None:
+        if stream.config.mirror is None and not stream.config.sources:
+            return
+        intakes = account.intakes
+        self._start(intakes.follow_many(stream) if leads else intakes.remove(stream.name))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- answers
+
+    def _done(self, change: Change, kind: str) -> None:
+        self._answer(change, SuccessResponse(type=f"{TYPE_PREFIX}{kind}_response", success=True))
+
+    def _answer(self, change: Change, answer: Response) -> None:
+        said = change.said or {}
+        subject, client = str(said.get("subject", "")), said.get("client")
+        who = client if isinstance(client, dict) else {}
+        asked = Asked(change.account, subject, change.reply, b"", who)
+        self.answering.send("", asked, answer)
+
+    def _failed(self, account: str, name: str, step: Step, error: Exception) -> None:
+        """The leader of the meta group hears of what could not be made, and answers who asked."""
+        asset = Name(account, name, step.consumer)
+        self._log.error(f"Error following the assignment of '{asset}': {error}")
+        again = (account, name, "")
+        if step.anew and again not in self._asking and not self._closed:
+            loop = asyncio.get_running_loop()  # a disk may have room again
+            self._asking[again] = loop.call_later(
+                AGAIN_MIN, self._open_again, account, name, step.empty
+            )
+        change = step.change
+        if change is None or change.removes or not change.reply:
+            return
+        self.refusals.of_change(asset, change, error)

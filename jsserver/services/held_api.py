@@ -1,0 +1,234 @@
+"""Requests about the streams and consumers that are assigned to this server.
+
+What runs here is answered by the dispatcher, as on a server alone, but in the system account.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jsserver.api.consumer_api import consumer_info
+from jsserver.api.messages import check_delete, refusal
+from jsserver.api.responder import Request
+from jsserver.api.responses import Response, SuccessResponse
+from jsserver.api.stream_api import check_purge, described
+from jsserver.assets import consumers
+from jsserver.cext.replicas import ConsumerReplica
+from jsserver.cluster import answers
+from jsserver.cluster.meta import Name
+from jsserver.cluster.stepdown import successor
+from jsserver.instances.backend import StoreError
+from jsserver.instances.running import Consumer, Stream
+from jsserver.services.answers import encoded
+from jsserver.services.clusterapi import failed, type_of
+from jsserver.services.replicas import Member
+from jsserver.wire import decode, errcodes
+from jsserver.wire.errors import ApiError
+from jsserver.wire.types import ConsumerResetRequest, MessageDeleteRequest, PurgeRequest
+
+if TYPE_CHECKING:
+    from jsserver.access.accounts import Accounts
+    from jsserver.api.responses import ConsumerInfo, StreamInfo
+    from jsserver.cext.engine import Item
+    from jsserver.cext.groups import GroupFace
+    from jsserver.cluster.answers import Api
+    from jsserver.cluster.proposals import Asked
+    from jsserver.cluster.stepdown import Known
+    from jsserver.services.held import Held
+    from jsserver.services.jetstream import JetStream
+    from jsserver.services.unheld import Unheld
+
+REPLICATED = (
+    *("STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.LEADER.STEPDOWN"),
+    *("CONSUMER.RESET", "CONSUMER.LEADER.STEPDOWN"),
+)
+"""Requests about an asset with replicas that its group has to agree on."""
+STREAM_INFO, CONSUMER_INFO = "$JSC.SI.", "$JSC.CI."
+"""What servers ask each other about streams and consumers."""
+
+
+class HeldApi:
+    """Between those that ask and those that run."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        system_account: str,
+        jetstream: JetStream,
+        held: Held | None,
+        unheld: Unheld,
+        *,
+        own: str,
+        known: Known,
+    ) -> None:
+        """`held`: what runs here; None: nothing does. `own`: the id of this server; `known`: what
+        is known of all."""
+        self._system = accounts[system_account]
+        self._system_account = system_account
+        self._dispatcher = jetstream.dispatcher
+        self._shared = jetstream.shared
+        self._held = held
+        self._unheld = unheld
+        self._own = own
+        self._known = known
+        self._tasks: set[asyncio.Task[None]] = set()
+        if held is not None:
+            for prefix in (STREAM_INFO, CONSUMER_INFO):
+                self._system.serve_requests(f"{prefix}>".encode())
+
+    # ---- what clients ask
+
+    def seen(self, account: str, stream: str, consumer: str) -> answers.Asset | None:
+        """What an asset is here; None: it is not held here."""
+        found = None if self._held is None else self._held.seen(account, stream, consumer)
+        if found is not None:
+            return found
+        return self._unheld.seen(account, stream, consumer)
+
+    def answer(self, api: Api, asked: Asked) -> None:
+        """Answers about one that leads here."""
+        asset = api.args[: 2 if api.by is answers.By.CONSUMER else 1]
+        held = self._held
+        found = None if held is None else held.asset(asked.account, *asset)
+        stream = Name(asked.account, api.args[0])
+        if held is None or (found is None and not held.restores.has(stream)):
+            self._unheld.answer(api, asked)
+            return
+        if found is None:
+            held.answering.send(api.name, asked, failed(api, errcodes.STREAM_NOT_FOUND()))
+            return
+        if isinstance(found.member, Member) and api.name in REPLICATED:
+            self._answer_replicated(api, asked, found, found.member)
+            return
+        if api.name.endswith("LEADER.STEPDOWN"):  # nobody else could lead it
+            done = SuccessResponse(type=type_of(api), success=True)
+            held.answering.send(api.name, asked, done)
+            return
+        who = msgspec.json.encode(asked.client)
+        request = Request(
+            account=asked.account,
+            subject=asked.subject.encode("utf-8", "surrogateescape"),
+            reply=asked.reply.encode("utf-8", "surrogateescape"),
+            headers=b"NATS/1.0\r\nNats-Request-Info: " + who + b"\r\n\r\n",
+            payload=asked.body,
+            cost=0,
+            through=self._system_account,
+        )
+        self._dispatcher.submit(request)
+
+    # ---- what the group of an asset has to agree on
+
+    def _answer_replicated(
+        self, api: Api, asked: Asked, asset: Stream | Consumer, member: Member
+    ) -> None:
+        """Who asks is answered when the group has agreed."""
+        assert self._held is not None
+        answering = self._held.answering
+        try:
+            answer = self._asked(api, asked, asset, member)
+        except ApiError as error:
+            answer = failed(api, error)
+        if answer is None:
+            answering.expect(api.name, asked)
+        else:
+            answering.send(api.name, asked, answer)
+
+    def _asked(
+        self, api: Api, asked: Asked, asset: Stream | Consumer, member: Member
+    ) -> Response | None:
+        """An answer for now; None: the group is asked, and the answer comes with what it says."""
+        replica = member.replica
+        subject = asked.subject.encode("utf-8", "surrogateescape")
+        reply = asked.reply.encode("utf-8", "surrogateescape")
+        client = msgspec.json.encode(asked.client)
+        if api.name.endswith("LEADER.STEPDOWN"):
+            done = replica.hand_over(self._to(asked, replica))
+            return SuccessResponse(type=type_of(api), success=done)
+        strict = self._shared.settings.strict
+        if isinstance(replica, ConsumerReplica):
+            assert isinstance(asset, Consumer)
+            seq = decode.decode(asked.body, ConsumerResetRequest, False).seq
+            stream = self._dispatcher.accounts[asked.account].streams[api.args[0]]
+            consumers.check_reset(asset.config, seq, stream.handle.at_time)
+            done_so_far = replica.propose_reset(seq, reply)
+        elif api.name == "STREAM.PURGE":
+            assert isinstance(asset, Stream)
+            has = decode.has_object(asked.body)
+            purge = decode.decode(asked.body, PurgeRequest, strict) if has else PurgeRequest()
+            check_purge(asset, purge)
+            done_so_far = replica.propose_purge(
+                subject=subject,
+                reply=reply,
+                client=client,
+                filter=purge.filter.encode(),
+                seq=purge.seq,
+                keep=purge.keep,
+            )
+        else:
+            assert isinstance(asset, Stream)
+            if decode.is_empty(asked.body):
+                raise errcodes.BAD_REQUEST()
+            one = decode.decode(asked.body, MessageDeleteRequest, strict)
+            check_delete(asset)
+            refused = refusal(asset, one.seq) if asset.handle.get(one.seq) is None else None
+            if refused is not None:
+                raise refused
+            done_so_far = replica.propose_delete(
+                subject=subject,
+                reply=reply,
+                client=client,
+                seq=one.seq,
+                erase=not one.no_erase,
+            )
+        if not done_so_far:
+            raise errcodes.CLUSTER_NOT_AVAIL()
+        return None
+
+    def _to(self, asked: Asked, replica: GroupFace) -> bytes:
+        """The id of the server that is to lead; b"": any."""
+        peers = [peer.id.decode("latin-1") for peer in replica.peers()]
+        return successor(asked.body, self._own, peers, self._known).encode()
+
+    # ---- what servers ask
+
+    def take(self, item: Item) -> bool:
+        """Whether a message out of the inbox is what another server asks."""
+        subject, reply, _, _ = item.texts
+        text = subject.decode("utf-8", "surrogateescape")
+        if item.numbers[0] != self._system.id:
+            return False
+        if not text.startswith((STREAM_INFO, CONSUMER_INFO)):
+            return False
+        if reply:
+            task = asyncio.create_task(self._say(text, reply))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _say(self, subject: str, reply: bytes) -> None:
+        said = await self.info(subject)
+        if said is not None:
+            self._system.publish(reply, b"", b"", said)
+
+    async def info(self, subject: str) -> bytes | None:
+        """What this server says of an asset, where servers ask about it on this subject; None: it
+        does not lead that."""
+        asset = subject.split(".")[2:]
+        if not 2 <= len(asset) <= 3 or self._held is None or not self._held.leads(*asset):
+            return None
+        account = self._dispatcher.accounts[asset[0]]
+        info: StreamInfo | ConsumerInfo
+        try:
+            stream = account.streams[asset[1]]
+            if len(asset) == 2:
+                info = await described(account, stream, listed=True)
+                info.domain = ""
+            else:
+                consumer = stream.consumers[asset[2]]
+                info = consumer_info(self._shared, stream, consumer, listed=True)
+        except (StoreError, KeyError):
+            return None  # it was removed meanwhile, or is not restored yet
+        return encoded(info)

@@ -1,0 +1,124 @@
+"""What this server has of what its cluster has assigned: as pages show it, and as the others and
+clients are told of it.
+
+begin() and close() run in the event loop; what pages read may be asked for in any thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from jsserver.cluster.meta import Name, group_of, peers_of
+from jsserver.services.answering import Answering
+from jsserver.services.elections import Elections
+from jsserver.services.usages import Usages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.cluster.groups import RaftMember
+    from jsserver.cluster.meta import MetaState
+    from jsserver.cluster.moves import Usage
+    from jsserver.services.held import Held
+    from jsserver.services.jetstream import JetStream
+    from jsserver.services.unheld import Unheld
+
+
+class Holdings:
+    """Those of one server."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        system_account: str,
+        jetstream: JetStream,
+        held: Held | None,
+        *,
+        id: str,
+        name: str,
+        cluster: Callable[[], str],
+        names: Callable[[], Iterable[str]],
+        state: Callable[[], MetaState],
+        meta: Callable[[], RaftMember | None],
+    ) -> None:
+        """`held`: what runs here of what is assigned; None: nothing does; `id`, `name`: this
+        server's; `cluster`: what the cluster is called now; `names`: of servers that this one is
+        connected to; `state`, `meta`: of the meta group, and this server's part in it."""
+        dispatcher = jetstream.dispatcher
+        self._held = held
+        self._id = id
+        self._state = state
+        self._meta = meta
+        self._unheld: Unheld | None = None
+        self.usages = Usages(accounts, system_account, dispatcher.accounts, own=id)
+        """What accounts use on the members."""
+        self.elections = Elections(
+            dispatcher.advisories,
+            name=name,
+            cluster=cluster,
+            names=names,
+            leaderless=(lambda: []) if held is None else held.replicas.leaderless,
+        )
+        """Tells who leads."""
+        self.answering = (
+            Answering(accounts, system_account, dispatcher) if held is None else held.answering
+        )
+        """Answers requests."""
+
+    def begin(self, unheld: Unheld) -> None:
+        """The group is open. `unheld`: what is assigned to this server, and cannot run here."""
+        self._unheld = unheld
+        self.usages.begin()
+        self.elections.begin()
+        if self._held is not None:
+            self._held.replicas.elected = self.elections.asset
+
+    def close(self) -> None:
+        """Nothing more is told."""
+        self.usages.close()
+        self.elections.close()
+
+    # ---- what pages read
+
+    def groups(self) -> list[RaftMember]:
+        """All Raft groups that this server is a member of, the meta group first."""
+        meta = self._meta()
+        held = [] if self._held is None else self._held.replicas.groups()
+        return held if meta is None else [meta, *held]
+
+    def count(self) -> int:
+        """How many groups() are."""
+        held = 0 if self._held is None else self._held.replicas.count()
+        return held + (self._meta() is not None)
+
+    def group_of(self, account: str, stream: str, consumer: str = "") -> str:
+        """The name of the Raft group of a stream or consumer, "" where none is assigned."""
+        found = self._state().streams.get(account, {}).get(stream)
+        if found is None or not consumer:
+            return "" if found is None else found.group
+        return str(group_of(found.consumers.get(consumer, {})).get("name", ""))
+
+    def assigned(self, account: str) -> dict[str, frozenset[str]]:
+        """Streams of an account that this server is to run, with those of their consumers that it
+        is to run."""
+        unheld = self._unheld
+        if self._held is None or unheld is None:
+            return {}
+
+        def is_mine(asset: Name, said: dict[str, Any]) -> bool:
+            return self._id in peers_of(said) and not unheld.has(asset)
+
+        return {
+            name: frozenset(
+                consumer
+                for consumer, said in list(stream.consumers.items())
+                if is_mine(Name(account, name, consumer), said)
+            )
+            for name, stream in list(self._state().streams.get(account, {}).items())
+            if is_mine(Name(account, name), stream.said)
+        }
+
+    def usage(self, account: str) -> Usage:
+        """What an account uses on all members."""
+        return self.usages.of(account)

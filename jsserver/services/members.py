@@ -1,0 +1,233 @@
+"""What is known of the other members of a JetStream cluster, from what they say of themselves.
+
+Lives in the event loop.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from jsserver.cluster.placement import Load, Member, Reasons, Room, Rules, Wanted, place
+from jsserver.text.identity import short_hash
+from jsserver.wire import errcodes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence, Set
+
+    from jsserver.access.accounts import Accounts
+    from jsserver.assets.limits import AccountLimits
+    from jsserver.cext.engine import Item
+    from jsserver.cluster.meta import MetaState
+    from jsserver.cluster.moves import Usage
+    from jsserver.wire.types import StreamConfig
+
+
+STATSZ = b"$SYS.SERVER.*.STATSZ"
+
+
+class Said(msgspec.Struct):
+    """Which server says how it is."""
+
+    name: str = ""
+    cluster: str = ""
+    tags: list[str] = []
+
+
+class Most(msgspec.Struct):
+    """What its JetStream may take, in bytes."""
+
+    max_memory: int = 0
+    max_storage: int = 0
+
+
+class Taken(msgspec.Struct):
+    """What its JetStream has taken, in bytes."""
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    ha_assets: int = 0
+
+
+class JetStream(msgspec.Struct):
+    """None: it has not said so yet."""
+
+    config: Most | None = None
+    stats: Taken | None = None
+
+    def room(self) -> Room | None:
+        """What is free."""
+        if self.config is None or self.stats is None:
+            return None
+        return Room(
+            memory=self.config.max_memory - max(self.stats.memory, self.stats.reserved_memory),
+            files=self.config.max_storage - max(self.stats.storage, self.stats.reserved_storage),
+            assets=self.stats.ha_assets,
+        )
+
+
+class Told(msgspec.Struct):
+    """How it is."""
+
+    jetstream: JetStream | None = None
+
+
+class Statistics(msgspec.Struct):
+    """What servers send now and then."""
+
+    server: Said
+    statsz: Told = msgspec.field(default_factory=Told)
+
+
+class Members:
+    """As `jsserver/cluster/leader.py` asks for it."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        system_account: str,
+        *,
+        own: Said,
+        room: Callable[[], Room],
+        rules: Rules,
+        names: Callable[[], Iterable[str]],
+        peers: Callable[[], list[str]],
+        state: Callable[[], MetaState],
+        limits: Callable[[str], AccountLimits | None],
+        usage: Callable[[str], Usage],
+    ) -> None:
+        """`own`: this server; `room`: what is free here; `names`: of
+        the servers that it is connected to; `peers`: ids of the members of the meta group."""
+        self._accounts = accounts
+        self._system = accounts[system_account]
+        self._own = short_hash(own.name)
+        self._known = {self._own: own}
+        self._rooms: dict[str, Room | None] = {}
+        """By member, of those that told of themselves."""
+        self._room = room
+        self._rules = rules
+        self._names = names
+        self._peers = peers
+        self._state = state
+        self.limits = limits
+        self.usage = usage
+        self._system.serve_requests(STATSZ)
+
+    def take(self, item: Item) -> bool:
+        """Whether a message out of the inbox is what a server says of itself."""
+        subject = item.texts[0]
+        if item.numbers[0] != self._system.id:
+            return False
+        if not (subject.startswith(STATSZ[:12]) and subject.endswith(STATSZ[-7:])):
+            return False
+        try:
+            told = msgspec.json.decode(item.texts[3], type=Statistics)
+        except (msgspec.DecodeError, RecursionError):
+            return True
+        peer, jetstream = short_hash(told.server.name), told.statsz.jetstream
+        self._known[peer] = told.server
+        self._rooms[peer] = None if jetstream is None else jetstream.room()
+        return True
+
+    def name_of(self, peer: str) -> str:
+        """The name of a member, "" where nobody said it."""
+        known = self._known.get(peer)
+        return "" if known is None else known.name
+
+    # ---- what a leader asks
+
+    def online(self, peers: list[str]) -> list[str]:
+        """Those that can be reached, in an order of their own each time."""
+        there = self._there()
+        found = [peer for peer in peers if peer in there]
+        random.shuffle(found)
+        return found
+
+    def _there(self) -> set[str]:
+        """Ids of this server and of those that it is connected to."""
+        return {self._own, *map(short_hash, self._names())}
+
+    def clusters(self) -> list[str]:
+        """Those that members are of."""
+        return sorted({said.cluster for said in self._known.values()})
+
+    def cluster_of(self, peer: str) -> str:
+        """That of a member, "" where nobody said it."""
+        known = self._known.get(peer)
+        return "" if known is None else known.cluster
+
+    def tags_of(self, peer: str) -> list[str] | None:
+        """Those of a member, in lower case; None: nobody said them."""
+        known = self._known.get(peer)
+        return None if known is None else [tag.lower() for tag in known.tags]
+
+    def place(
+        self,
+        config: StreamConfig,
+        clusters: list[str],
+        *,
+        existing: Sequence[str] = (),
+        leaving: int = 0,
+        ignored: Set[str] = frozenset(),
+    ) -> tuple[str, list[str]]:
+        """The first of the clusters that has room for a stream, and those of its members that
+        hold it then: those that hold it already in front, then those that can be reached;
+        ApiError."""
+        placement = config.placement
+        reasons = Reasons()
+        for cluster in clusters:
+            wanted = Wanted(
+                max(config.num_replicas, 1),
+                cluster,
+                in_memory=config.storage == "memory",
+                max_bytes=max(config.max_bytes, 0),
+                tags=() if placement is None else placement.tags,
+            )
+            found = place(
+                wanted,
+                self._members(),
+                self._loads(),
+                self._rules,
+                existing=existing,
+                leaving=leaving,
+                ignored=ignored,
+            )
+            if not isinstance(found, Reasons):
+                first = [*existing] or self.online(found)
+                return cluster, first + [peer for peer in found if peer not in first]
+            reasons.add(found)
+        raise errcodes.CLUSTER_NO_PEERS(err=str(reasons))
+
+    def _members(self) -> list[Member]:
+        """All members, in an order of their own each time."""
+        peers = self._peers()
+        random.shuffle(peers)
+        there = self._there()
+        return [self._member(peer, peer in there) for peer in peers]
+
+    def _member(self, peer: str, online: bool) -> Member:
+        said = self._known.get(peer)
+        if said is None:
+            return Member(peer, known=False)
+        room = self._room() if peer == self._own else self._rooms.get(peer)
+        tags = self.tags_of(peer) or []
+        return Member(peer, cluster=said.cluster, tags=tags, online=online, room=room)
+
+    def _loads(self) -> dict[str, Load]:
+        loads: dict[str, Load] = {}
+        for _, _, stream in self._state():
+            replicated = len(stream.peers) > 1
+            for peer in stream.peers:
+                load = loads.get(peer, Load())
+                loads[peer] = Load(load.streams + 1, load.replicated + replicated)
+        return loads
+
+    def heard(self, account: str, subject: str) -> bool:
+        """Whether anybody in the account subscribes to it."""
+        return account in self._accounts and self._accounts[account].subject_interest(
+            subject.encode()
+        )

@@ -1,0 +1,150 @@
+"""Streams and consumers that move: who leads one has others take it over, step by step.
+
+While an asset moves, its assignment names those that hold it before and, behind them, those that
+are to hold it. Who leads among the former waits until enough of the latter have all, and hands
+over; who leads among the latter removes the former, and asks that the assignment names its own
+alone. As nats-server does it, so that either may lead at any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from jsserver.cext.replicas import StreamReplica
+from jsserver.cluster.meta import MetaState, Name, Op, StreamAssignment, group_of, peers_of
+from jsserver.cluster.proposals import Said, entry
+from jsserver.services.replicas import HEARD, Member
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+PERIOD = 0.5
+"""Seconds between two looks."""
+AGAIN = 5.0
+"""Seconds after which the leader of the meta group is asked again."""
+LAG = 256
+"""Entries that who takes over may have still to hear of: they come before the lead does."""
+
+
+class Movers:
+    """Those of a server."""
+
+    def __init__(
+        self,
+        peer: str,
+        cluster: Callable[[], str],
+        members: Callable[[], Iterable[Member]],
+        ask: Callable[[bytes], None],
+    ) -> None:
+        """`peer`: the id of this server; `ask`: has the meta group agree on an entry."""
+        self._peer = peer
+        self._cluster = cluster
+        self._members = members
+        self._ask = ask
+        self._ready: set[Name] = set()
+        """What could be handed over at the last look."""
+        self._asked: dict[Name, float] = {}
+        self._state = MetaState()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, state: MetaState) -> None:
+        """All assignments, as of now."""
+        self._state = state
+        if self._timer is None:
+            self._look_later()
+
+    def close(self) -> None:
+        """Nothing moves from here any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look_later(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(PERIOD, self._look)
+
+    def _look(self) -> None:
+        """Takes the next step of each move."""
+        self._look_later()
+        state = self._state
+        ready: set[Name] = set()
+        for member in self._members():
+            account, name, consumer = member.name
+            stream = state.streams.get(account, {}).get(name)
+            said = None if stream is None else stream.consumers.get(consumer)
+            if stream is not None and not consumer:
+                said = stream.said
+            if stream is None or said is None or len(peers_of(said)) == 1:
+                continue
+            count = replicas_of(stream.said, said)
+            if len(peers_of(said)) > count:
+                with suppress(ValueError):  # it is closed just now
+                    self._move(member, stream, said, count, ready)
+        self._ready = ready
+        now = time.monotonic()
+        self._asked = {name: at for name, at in self._asked.items() if now - at < AGAIN}
+
+    def _move(
+        self,
+        member: Member,
+        stream: StreamAssignment,
+        said: Said,
+        count: int,
+        ready: set[Name],
+    ) -> None:
+        if not member.leads():
+            return
+        old, new = peers_of(said)[:-count], peers_of(said)[-count:]
+        if self._peer in new:
+            if member.name.consumer or not _holds_up(stream, old):
+                self._finish(member, said, new)
+            return
+        best = _best(member, new, count)
+        if best is None:
+            return
+        ready.add(member.name)
+        if member.name in self._ready:  # it was so for a while: nobody began to lack messages
+            member.replica.hand_over(best)
+
+    def _finish(self, member: Member, said: Said, new: list[str]) -> None:
+        member.have(new)
+        if {*member.known()} != {*new} or member.name in self._asked:
+            return
+        self._asked[member.name] = time.monotonic()
+        of = {key: value for key, value in group_of(said).items() if key != "scale_up"}
+        of |= {"peers": new, "preferred": self._peer, "cluster": self._cluster()}
+        op = Op.ASSIGN_CONSUMER if member.name.consumer else Op.UPDATE_STREAM
+        self._ask(entry(op, {**said, "group": of}))
+
+
+def _holds_up(stream: StreamAssignment, old: list[str]) -> bool:
+    """Whether a consumer has not left those that hold its stream no more."""
+    return any({*old} & {*peers_of(said)} for said in stream.consumers.values())
+
+
+def _best(member: Member, new: list[str], count: int) -> bytes | None:
+    """Who of these is to lead, once enough of them have all; None: they have not."""
+    replica = member.replica
+    if isinstance(replica, StreamReplica) and replica.feeds():
+        return None
+    least = replica.state().commit - LAG
+    found = [
+        one
+        for one in replica.peers()
+        if one.id.decode("latin-1") in new and 0 <= one.silent < HEARD and one.match >= least
+    ]
+    if len(found) < count // 2 + 1:
+        return None
+    return max(found, key=lambda one: one.match).id
+
+
+def replicas_of(stream: Said, said: Said) -> int:
+    """How many members a stream, or a consumer of it, is to have by its configuration."""
+    config = stream["stream"]
+    of_stream = int(config.get("num_replicas") or 1)
+    if said is stream:
+        return of_stream
+    wanted = said["consumer"]
+    shared = wanted.get("durable_name") or config.get("retention", "limits") != "limits"
+    return int(wanted.get("num_replicas") or (of_stream if shared else 1))

@@ -1,0 +1,599 @@
+"""Members of the Raft groups of streams and consumers that have replicas: opened and ended with
+these, and what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import msgspec
+
+from jsserver.api.consumer_api import consumer_info
+from jsserver.api.responses import (
+    TYPE_PREFIX,
+    ConsumerResetResponse,
+    PurgeResponse,
+    Response,
+    SuccessResponse,
+)
+from jsserver.cext import replicas as NEWS
+from jsserver.cext.replicas import (
+    ConsumerReplica,
+    StreamReplica,
+    join_consumer_replica,
+    open_consumer_replica,
+    open_stream_replica,
+)
+from jsserver.cluster.answers import Asset
+from jsserver.cluster.groups import RaftMember, all_assigned, member_of, peer_state
+from jsserver.cluster.meta import Name, group_of, peers_of
+from jsserver.disk import groupkeys
+from jsserver.disk.directories import make_directory
+from jsserver.instances import metafiles
+from jsserver.instances.progress import state_of
+from jsserver.services import standing
+from jsserver.services.standing import Standing
+from jsserver.text.goformat import parse_rfc3339, rfc3339_nano
+from jsserver.wire import errcodes
+from jsserver.wire.types import ClusterInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from jsserver.assets.assigned import ConsumerAssignment, StreamAssignment
+    from jsserver.cext.consumer import StreamHandle
+    from jsserver.cext.groups import RaftGroup, RaftGroups
+    from jsserver.disk.keys import Keys
+    from jsserver.instances.rounds import Work
+    from jsserver.instances.running import Consumer, Stream
+    from jsserver.instances.shared import Shared
+
+Said = dict[str, Any]
+GRACE = 10.0
+"""Seconds for which a member that was as its group is counts as that still: about as long as it
+takes to choose another leader."""
+GROUP_FOLDERS = ("msgs", "snapshots")
+"""What is in a group's directory from the beginning."""
+RESTORED = "restored"
+"""A file in the directory of a group: the stream has what was restored, and the group has not
+agreed on that yet."""
+HANDING_OVER = 0.05
+"""Seconds that a member which leads takes to hand over before it stops."""
+HEARD = 3 * 10**9
+"""Nanoseconds since which a member was heard that may be handed the lead."""
+
+
+class Mesh(NamedTuple):
+    """What members need of the server."""
+
+    groups: RaftGroups
+    directory: Path
+    """That of groups: each has one of its own there."""
+    system_account: str
+    name_of: Callable[[str], str]
+    """The name of a server by its id."""
+    names: Callable[[], Iterable[str]]
+    """The names of servers that this one is connected to."""
+    keys: Keys | None
+    """Of an encrypted store; None: it is in clear."""
+
+
+class Member:
+    """This server's part in the group of an asset."""
+
+    def __init__(self, name: Name, said: Said, groups: Path) -> None:
+        """`groups`: the directory of all groups."""
+        self.name = name
+        self.group = str(group_of(said).get("name", ""))
+        self.peers = peers_of(said)
+        self.directory = groups / self.group
+        self.standing = Standing.MEMBER
+        self.replica: StreamReplica | ConsumerReplica
+        self.leader = ""
+        """The id of who leads, as it was told last."""
+        self.led_since = 0
+        """When this server began to lead, in ns since the epoch; 0: it does not."""
+        self.ever_led = False
+        """Whether anybody has led since the member was opened."""
+        self.served = False
+        """Of a stream: whether all its consumers were open."""
+        self._current_at = -GRACE
+        """When it was seen to be as the group is."""
+
+    @property
+    def handle(self) -> Any:
+        """The stream, or the consumer."""
+        return self.replica.handle
+
+    def leads(self) -> bool:
+        """Whether it takes publishes, or delivers, and answers."""
+        try:
+            return self.replica.leads()
+        except ValueError:
+            return False  # it is closed
+
+    def assign(self, said: Said) -> None:
+        """The group is to have these members from now on."""
+        self.peers = peers_of(said)
+        self.have(self.peers)
+
+    def have(self, peers: list[str]) -> None:
+        """Likewise, while the assignment says more."""
+        self.replica.assign([peer.encode() for peer in peers])
+
+    def known(self) -> list[str]:
+        """The ids of the members that the log says."""
+        return [peer.id.decode("latin-1") for peer in self.replica.peers()]
+
+    def trouble(self) -> str:
+        """Why it is not as the group is, as nats-server says it; "": it is, or was a moment ago: a
+        group that chooses another leader, or applies what has just come, does its work."""
+        try:
+            why = self._behind()
+        except ValueError:
+            return "group node missing"  # it is closed just now
+        now = time.monotonic()
+        if not why:
+            self._current_at = now
+        return why if now - self._current_at > GRACE else ""
+
+    def _behind(self) -> str:
+        replica, state = self.replica, self.replica.state()
+        if not state.leader or state.error or state.diverged or state.role == "stopped":
+            return "group node unhealthy"
+        if isinstance(replica, ConsumerReplica):
+            return "" if state.applied >= state.commit else "group node unhealthy"
+        return "" if replica.caught_up() else "stream catching up"
+
+    def seen(self) -> Asset:
+        """What the asset is here."""
+        if self.leads():
+            return Asset.LEADS
+        return Asset.HELD if self.looked() else Asset.LEADERLESS
+
+    def looked(self) -> str:
+        """The id of who leads, "": nobody does, or this member is closed."""
+        try:
+            return self.replica.state().leader.decode("latin-1")
+        except ValueError:
+            return ""
+
+
+class Replicas:
+    """Those of a server."""
+
+    def __init__(self, peer: str, cluster: Callable[[], str]) -> None:
+        """`peer`: the id of this server."""
+        self._peer = peer
+        self._cluster = cluster
+        self._mesh: Mesh | None = None
+        self._said: dict[Name, Said] = {}
+        self._begins: dict[Name, Standing] = {}
+        """How members that are new here begin."""
+        self._members: dict[int, Member] = {}
+        """By the numbers of their groups."""
+        self.elected: Callable[[Name, RaftMember], None] = lambda name, member: None
+        """Hears that this server leads a group from now on."""
+
+    def begin(self, mesh: Mesh) -> None:
+        """Groups can be opened from now on."""
+        self._mesh = mesh
+
+    def of(self, account: str) -> AccountReplicas:
+        """Those of an account."""
+        return AccountReplicas(self, account)
+
+    def say(self, name: Name, said: Said, begins: Standing = Standing.MEMBER) -> None:
+        """What an asset's assignment says, before it is made or its member changes; how a member
+        begins that is new here."""
+        self._said[name] = said
+        self._begins[name] = begins
+
+    def said(self, name: Name) -> Said | None:
+        """What it says, where the asset has replicas."""
+        found = self._said.get(name)
+        return found if found is not None and is_replicated(found) else None
+
+    def members(self) -> list[Member]:
+        """All of them."""
+        return list(self._members.values())
+
+    def member(self, number: int) -> Member | None:
+        """The one whose group has this number."""
+        return self._members.get(number)
+
+    def directory(self, name: Name) -> Path | None:
+        """That of an asset's group, where the asset has replicas and may have one here."""
+        said = self.said(name)
+        if said is None or self._mesh is None:
+            return None
+        group = str(group_of(said).get("name", ""))
+        if not is_group(group) or group_of(said).get("scale_up"):
+            return None
+        return self._mesh.directory / group
+
+    # ---- groups of streams that are to be restored here, in any thread
+
+    def hold(self, name: Name) -> RaftGroup:
+        """The group of a stream that is not there yet: this server leads that, so that nobody else
+        begins the stream with nothing; OSError."""
+        member = self._new(name)
+        group = self._groups().open(
+            str(member.directory),
+            member.group.encode(),
+            self._peer.encode(),
+            peers=peer_state(len(member.peers), member.peers),
+            observer=False,
+        )
+        group.choose()
+        return group
+
+    def begin_restored(self, name: Name) -> None:
+        """From now on what this server has of a stream and of its group is to be agreed on, or
+        nothing of it counts."""
+        metafiles.replace(self._new(name).directory / RESTORED, b"")
+
+    def end_restored(self, name: Name) -> None:
+        """The group has agreed on it."""
+        (self._new(name).directory / RESTORED).unlink()
+
+    def is_half_restored(self, name: Name) -> bool:
+        """Whether the server was killed in between."""
+        directory = self.directory(name)
+        return directory is not None and (directory / RESTORED).exists()
+
+    def forget(self, name: Name) -> None:
+        """What this server has of a stream's group, which is not open, is removed."""
+        metafiles.erase(self._new(name).directory)
+
+    # ---- their life, in any thread
+
+    def open_stream(self, name: Name, stream: Stream) -> None:
+        """Sets the stream's member; OSError, StoreError."""
+        member = self._new(name)
+        member.replica = replica = open_stream_replica(
+            self._groups(),
+            stream.handle,
+            str(member.directory),
+            name=member.group.encode(),
+            id=self._peer.encode(),
+            peers=peer_state(len(member.peers), member.peers),
+            standing=member.standing.code,
+            sync=str(self._said[name].get("sync", "")).encode(),
+        )
+        replica.handle.await_consumers()
+        self._opened(member)
+        stream.member = member
+
+    def open_consumer(
+        self, name: Name, stream: Stream, prepared: Any, directory: str | None
+    ) -> Member:
+        """The member of a consumer, with its handle; OSError, StoreError."""
+        member = self._new(name)
+        member.replica = open_consumer_replica(
+            self._groups(),
+            cast("StreamHandle", stream.handle),
+            prepared,
+            directory,
+            group_directory=str(member.directory),
+            name=member.group.encode(),
+            id=self._peer.encode(),
+            peers=peer_state(len(member.peers), member.peers),
+            standing=member.standing.code,
+            memory=group_of(self._said[name]).get("store") == "memory",
+            state=self.begins_with(name),
+        )
+        self._opened(member)
+        return member
+
+    def begins_with(self, name: Name) -> bytes:
+        """How far a new consumer is, as an o.dat; b"": it begins as its configuration says."""
+        said = self._said.get(name, {})
+        return state_of(said["state"]) if said.get("state") else b""
+
+    # ---- other members than before, in any thread; OSError, StoreError
+
+    def regroup_stream(self, name: Name, stream: Stream) -> None:
+        """The member of a stream that runs becomes what the assignment says: a new one, none, or
+        one of a group with other members."""
+        said = self._said[name]
+        member = cast("Member | None", stream.member)
+        if member is not None and not self._is_of_group(member, said):
+            self._members.pop(member.replica.number, None)
+            cast("StreamReplica", member.replica).close(part=True)
+            stream.member = None
+            stream.handle.activate()
+            metafiles.erase(member.directory)
+        elif member is not None:
+            member.assign(said)
+        if stream.member is None and is_replicated(said):
+            self._begins[name] = Standing.BASE
+            self.open_stream(name, stream)
+
+    def regroup_consumer(self, name: Name, consumer: Consumer) -> None:
+        """Likewise of a consumer."""
+        said = self._said[name]
+        member = cast("Member | None", consumer.member)
+        if member is not None and not self._is_of_group(member, said):
+            self._members.pop(member.replica.number, None)
+            cast("ConsumerReplica", member.replica).part()
+            consumer.member = None
+            metafiles.erase(member.directory)
+        elif member is not None:
+            member.assign(said)
+        if consumer.member is None and is_replicated(said):
+            self._begins[name] = Standing.BASE
+            new = self._new(name)
+            new.replica = join_consumer_replica(
+                self._groups(),
+                consumer.handle,
+                str(new.directory),
+                name=new.group.encode(),
+                id=self._peer.encode(),
+                peers=peer_state(len(new.peers), new.peers),
+                memory=group_of(said).get("store") == "memory",
+            )
+            self._opened(new)
+            consumer.member = new
+
+    def _is_of_group(self, member: Member, said: Said) -> bool:
+        return is_replicated(said) and member.group == group_of(said).get("name")
+
+    def joined(self, member: Member) -> None:
+        """A member has all that its group agreed on."""
+        member.standing = Standing.MEMBER
+        standing.joined(member.directory)
+
+    def _groups(self) -> RaftGroups:
+        assert self._mesh is not None
+        return self._mesh.groups
+
+    def _new(self, name: Name) -> Member:
+        assert self._mesh is not None
+        member = Member(name, self._said[name], self._mesh.directory)
+        if not is_group(member.group):
+            raise OSError("its assignment names no group")
+        begins = self._begins.pop(name, Standing.MEMBER)
+        if member.directory.is_dir():
+            groupkeys.check(str(member.directory), self._mesh.keys)
+            member.standing = standing.found(member.directory)
+            return member
+        of = group_of(self._said[name])
+        if begins is Standing.MEMBER and of.get("scale_up"):  # it was to join, and was away
+            begins = Standing.BASE if of.get("preferred") == self._peer else Standing.LOG
+        make_directory(str(member.directory))
+        standing.begin(member.directory, begins)
+        member.standing = begins
+        return member
+
+    def _opened(self, member: Member) -> None:
+        replica, said = member.replica, self._said[member.name]
+        self._members[replica.number] = member
+        assert self._mesh is not None
+        groupkeys.renew(str(member.directory), self._mesh.keys)
+        member.assign(said)
+        if member.standing is Standing.BASE and replica.found.state.index:
+            self.joined(member)
+        preferred = group_of(said).get("preferred", "")
+        if replica.found.fresh and (member.standing is Standing.BASE or preferred == self._peer):
+            replica.choose()
+
+    def close(self, member: Member, *, delete: bool) -> None:
+        """Ends a member; of a consumer with its handle. `delete`: its asset is no more."""
+        replica = member.replica
+        self._members.pop(replica.number, None)
+        if isinstance(replica, ConsumerReplica):
+            replica.close(delete)
+        else:
+            replica.close()
+        if delete:
+            self._said.pop(member.name, None)
+            metafiles.erase(member.directory)
+
+    async def close_all(self) -> None:
+        """Hands over what is led here, and ends all members."""
+        leading = [member for member in list(self._members.values()) if member.leads()]
+        for member in leading:
+            if isinstance(member.replica, StreamReplica):
+                member.replica.retire()
+            else:
+                member.replica.hand_over()
+        if leading:
+            await asyncio.sleep(HANDING_OVER)
+            for member in leading:  # what no quorum agrees on keeps nobody
+                if member.leads():
+                    member.replica.hand_over()
+        await asyncio.to_thread(self._close_all)
+
+    def _close_all(self) -> None:
+        for of_consumers in (True, False):
+            for member in list(self._members.values()):
+                if bool(member.name.consumer) is of_consumers:
+                    self.close(member, delete=False)
+
+    # ---- what they tell
+
+    def gone(self, peer: str) -> None:
+        """A server cannot be reached any more."""
+        for member in list(self._members.values()):
+            with suppress(ValueError):  # another thread closes it
+                member.replica.gone(peer.encode())
+
+    def look(self, member: Member) -> bool:
+        """Whether somebody else leads than before."""
+        leads, leader = member.leads(), member.looked()
+        if leads and not member.led_since:
+            member.led_since = time.time_ns()
+            group = self._group(member)
+            if group is not None:
+                self.elected(member.name, group)
+        elif not leads:
+            member.led_since = 0
+        changed = leader != member.leader
+        member.leader = leader
+        member.ever_led = member.ever_led or bool(leader)
+        return changed or leads
+
+    def name_of(self, peer: str) -> str:
+        """The name of a server by its id, "" for none."""
+        return "" if self._mesh is None or not peer else self._mesh.name_of(peer)
+
+    def groups(self) -> list[RaftMember]:
+        """All groups that this server is a member of; in any thread."""
+        found = map(self._group, list(self._members.values()))
+        return [group for group in found if group is not None]
+
+    def count(self) -> int:
+        """How many groups() are."""
+        return len(self._members)
+
+    def leaderless(self) -> list[tuple[Name, RaftMember]]:
+        """Those of groups() that nobody leads. Notes which members are as their groups are."""
+        found = []
+        for member in list(self._members.values()):
+            member.trouble()
+            group = None if member.looked() else self._group(member)
+            if group is not None and not group.leader:
+                found.append((member.name, group))
+        return found
+
+    def _group(self, member: Member) -> RaftMember | None:
+        if self._mesh is None:
+            return None
+        return member_of(
+            member.replica,
+            member.name.account,
+            member.group,
+            self._peer,
+            self._mesh.name_of,
+            member.led_since,
+            member.ever_led,
+        )
+
+    def placed(self, asset: Stream | Consumer) -> ClusterInfo | None:
+        """Who leads and holds an asset."""
+        member = asset.member
+        if not isinstance(member, Member) or self._mesh is None:
+            return None
+        found = self._group(member)
+        if found is None:
+            return None
+        online = {*self._mesh.names()}
+        return ClusterInfo(
+            name=self._cluster(),
+            raft_group=member.group,
+            leader=self.name_of(found.leader),
+            leader_since=rfc3339_nano(member.led_since) if member.led_since else "",
+            system_account=True,
+            traffic_account=self._mesh.system_account,
+            replicas=[*all_assigned(found, member.peers, self.name_of, online.__contains__)],
+        )
+
+
+class AccountReplicas:
+    """Those of an account."""
+
+    def __init__(self, replicas: Replicas, account: str) -> None:
+        self._replicas = replicas
+        self._account = account
+
+    def drives(self, wanted: StreamAssignment) -> bool:
+        """Whether the stream is the one that has replicas."""
+        said = self._replicas.said(Name(self._account, wanted.config.name))
+        return said is not None and is_of(said, wanted.created)
+
+    def prepare(self, name: str, consumer: str = "") -> Work[None]:
+        """Makes the directory of the group of a stream, or of one of its consumers, if it has one;
+        OSError."""
+        directory = self._replicas.directory(Name(self._account, name, consumer))
+        if directory is not None:
+            yield from metafiles.make_folders(directory, GROUP_FOLDERS)
+
+    def join(self, stream: Stream) -> None:
+        """Sets `member` of a stream that is open and not served; OSError, StoreError."""
+        self._replicas.open_stream(Name(self._account, stream.name), stream)
+
+    def leave(self, stream: Stream, *, delete: bool) -> None:
+        """Ends `member` of a stream and of its consumers. `delete`: they are no more."""
+        for consumer in stream.consumers.values():
+            if isinstance(consumer.member, Member):
+                self._replicas.close(consumer.member, delete=delete)
+        if isinstance(stream.member, Member):
+            self._replicas.close(stream.member, delete=delete)
+
+    def join_consumer(
+        self, stream: Stream, wanted: ConsumerAssignment, prepared: Any, directory: str | None
+    ) -> Member | None:
+        """The opened consumer of a stream that has a member; None: it has no replicas."""
+        asset = Name(self._account, stream.name, wanted.name)
+        said = self._replicas.said(asset)
+        if said is None or not is_of(said, wanted.created):
+            return None
+        return self._replicas.open_consumer(asset, stream, prepared, directory)
+
+    def begins_with(self, stream: str, consumer: str) -> bytes:
+        """How far a new consumer is, as an o.dat; b"": it begins as its configuration says."""
+        return self._replicas.begins_with(Name(self._account, stream, consumer))
+
+    def leave_consumer(self, stream: Stream, consumer: Consumer, *, delete: bool) -> None:
+        """As `leave`, with its handle."""
+        if isinstance(consumer.member, Member):
+            self._replicas.close(consumer.member, delete=delete)
+
+
+def is_group(name: str) -> bool:
+    """Whether a directory can have the name of a group."""
+    return bool(name) and "/" not in name and not name.startswith(".")
+
+
+def is_of(said: Said, created: int) -> bool:
+    """Whether an assignment is of the asset that was made then."""
+    try:
+        return parse_rfc3339(str(said.get("created", ""))) == created
+    except ValueError:
+        return False
+
+
+def is_replicated(said: Said) -> bool:
+    """Whether an assignment has several peers."""
+    return len(peers_of(said)) > 1
+
+
+def agreed(
+    shared: Shared, stream: Stream, consumer: Consumer | None, what: int, value: int
+) -> Response:
+    """The answer to what the group of a stream or a consumer has agreed on; `value` as told."""
+    if what == NEWS.NEWS_PURGED:
+        purged = PurgeResponse(success=True, purged=value)
+        purged.type = f"{TYPE_PREFIX}stream_purge_response"
+        return purged
+    if what == NEWS.NEWS_DELETED:
+        done = SuccessResponse(type=f"{TYPE_PREFIX}stream_msg_delete_response", success=value == 0)
+        if value:
+            done.error = errcodes.STREAM_MSG_DELETE_FAILED(err="no message found").body
+        return done
+    if consumer is None:
+        return Response(error=errcodes.CONSUMER_NOT_FOUND().body)
+    info = msgspec.structs.asdict(consumer_info(shared, stream, consumer, changed=True))
+    reset = ConsumerResetResponse(**info, reset_seq=value)
+    reset.type = f"{TYPE_PREFIX}consumer_reset_response"
+    return reset
+
+
+def clear(stream: Stream, whole: bool) -> None:
+    """What the groups of a closed stream and of its consumers have on disk is removed; of a `whole`
+    stream all."""
+    if whole and stream.directory is not None:
+        metafiles.erase(stream.directory)
+    for member in (stream.member, *(one.member for one in stream.consumers.values())):
+        if isinstance(member, Member):
+            metafiles.erase(member.directory)
+
+
+def is_led_elsewhere(asset: Stream | Consumer | None) -> bool:
+    """Whether another server leads what runs here."""
+    member = None if asset is None else asset.member
+    return isinstance(member, Member) and member.seen() is Asset.HELD

@@ -1,0 +1,336 @@
+"""Streams that a cluster restores: the member that is to lead one takes its archive.
+
+Lives in the event loop. The others make the stream as any other one, and get its messages from
+that member. Consumers of the archive are asked of the meta group, each with how far it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jsserver.api.responses import TYPE_PREFIX, Response, RestoreResponse
+from jsserver.api.transfers import Incoming
+from jsserver.cext.replicas import StreamReplica
+from jsserver.cluster import proposals
+from jsserver.cluster.meta import Name, Op, account_of, group_of, peers_of
+from jsserver.instances import recovery
+from jsserver.services.answering import client_of
+from jsserver.services.replicas import Member
+from jsserver.text.nuid import token
+from jsserver.wire import errcodes
+from jsserver.wire.errors import ApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from pathlib import Path
+
+    from jsserver.api.advisories import Advisories
+    from jsserver.api.dispatch import Dispatcher
+    from jsserver.api.transfers import Transfers
+    from jsserver.assets.assigned import ConsumerAssignment
+    from jsserver.assets.assigned import StreamAssignment as Wanted
+    from jsserver.cext.groups import RaftGroup
+    from jsserver.cluster.meta import Change, MetaState
+    from jsserver.instances.account import Account
+    from jsserver.instances.progress import Progress
+    from jsserver.instances.running import Stream
+    from jsserver.instances.shared import Shared
+    from jsserver.services.refusals import Refusals
+    from jsserver.services.replicas import Replicas
+    from jsserver.wire.errors import ErrorBody
+
+LOOK, LOOKS = 0.02, 50
+"""Seconds between two looks for what a group agrees on. After so many it is asked again that a
+consumer be assigned."""
+AGREEING = 15.0
+"""Seconds that the group of a stream may take to agree on what was restored."""
+LEADER, NORMAL = "leader", 0
+"""What this server is in a group, and the kind of entries that change a stream."""
+HEARD = 0.1
+"""Seconds until all servers know where an archive is to be sent: then who asks is told."""
+Said = dict[str, Any]
+
+
+def is_restored(change: Change | None) -> bool:
+    """Whether an entry asks for a stream of an archive that comes by its request."""
+    said = None if change is None else change.said
+    return said is not None and bool(change and change.reply) and "restore_state" in said
+
+
+class Restores:
+    """Those that this server takes."""
+
+    def __init__(
+        self,
+        peer: str,
+        dispatcher: Dispatcher,
+        replicas: Replicas,
+        refusals: Refusals,
+        *,
+        state: Callable[[], MetaState | None],
+        ask: Callable[[bytes], None],
+        answer: Callable[[Change, Response], None],
+        done: Callable[[Account, Stream], None],
+    ) -> None:
+        """`peer`: the id of this server; `state`: of the meta group; `ask`: asks that group for an
+        entry; `answer`: answers an entry's request; `done`: hears of a stream that was restored,
+        with all its consumers."""
+        self._peer = peer
+        self._dispatcher = dispatcher
+        self._replicas = replicas
+        self._refusals = refusals
+        self._state = state
+        self._ask = ask
+        self._answer = answer
+        self._done = done
+        self._under_way: dict[Name, Restore] = {}
+        self._assigning: dict[Name, frozenset[str]] = {}
+        """Consumers of streams that were restored, as long as not all of them are assigned."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Ends all, and returns when nothing of their groups is open."""
+        self._closed = True
+        for asset in [*self._under_way]:
+            self.end(asset)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def begin(self, account: Account, wanted: Wanted, change: Change | None) -> bool:
+        """Whether this server takes the archive of a new stream: where that is to be sent is
+        answered. ApiError: there are too many already, or it cannot be taken; OSError."""
+        if change is None or change.said is None or not is_restored(change):
+            return False
+        peers, group = peers_of(change.said), group_of(change.said)
+        if self._peer != (group.get("preferred") if len(peers) > 1 else peers[0]):
+            return False
+        of, asset = self._dispatcher, Name(account.name, wanted.config.name)
+        restore = Restore(self, of.shared, of.advisories, account, wanted, change.said)
+        if len(peers) > 1:
+            if wanted.config.storage == "memory":
+                raise errcodes.CLUSTER_UN_SUPPORT_FEATURE()
+            restore.group = await of.shared.run(self._replicas.hold, asset)
+        try:
+            of.transfers.begin(restore)
+        except BaseException:
+            await self._let_go(asset, restore)
+            raise
+        self._under_way[asset] = restore
+        self._start(restore.whole(of.transfers))
+        self._start(self._lead(restore))
+        kind = f"{TYPE_PREFIX}stream_restore_response"
+        where = RestoreResponse(type=kind, deliver_subject=restore.subject)
+        asyncio.get_running_loop().call_later(HEARD, self._answer, change, where)
+        return True
+
+    def has(self, asset: Name) -> bool:
+        """Whether a stream of this name is being restored here."""
+        return asset in self._under_way
+
+    def is_under_way(self, asset: Name, created: int) -> bool:
+        """Whether the stream that was made then is being restored here; one of the same name that
+        was made at another time is not any more."""
+        restore = self._under_way.get(asset)
+        if restore is None:
+            return False
+        if restore.wanted.created != created:
+            self.end(asset)
+        return restore.wanted.created == created
+
+    def awaited(self, asset: Name) -> frozenset[str]:
+        """Consumers of a restored stream that are about to be assigned."""
+        restore = self._under_way.get(asset)
+        found = self._assigning.get(asset, frozenset())
+        return found if restore is None else frozenset(restore.consumers)
+
+    def end(self, asset: Name) -> None:
+        """The stream is not wanted any more."""
+        restore = self._under_way.pop(asset, None)
+        if restore is not None:
+            restore.stop("the stream was deleted")
+
+    def is_wanted(self, restore: Restore) -> bool:
+        """Whether it was not ended meanwhile."""
+        return self._under_way.get(Name(restore.account.name, restore.stream)) is restore
+
+    def over(self, restore: Restore, error: ErrorBody | None) -> None:
+        """A restore has come to its end."""
+        asset = Name(restore.account.name, restore.stream)
+        wanted = self.is_wanted(restore)
+        if wanted:
+            del self._under_way[asset]
+        if error is not None:
+            self._start(self._let_go(asset, restore))
+        if error is None and wanted:
+            self._assigning[asset] = frozenset(restore.consumers)
+            self._start(self._assign(asset, restore))
+        elif wanted:
+            answer = Response(type=f"{TYPE_PREFIX}stream_restore_response", error=error)
+            self._refusals.say(asset, restore_response=answer)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ---- the groups of streams that have several replicas
+
+    async def _lead(self, restore: Restore) -> None:
+        """This server leads the group until the archive is here."""
+        while restore.group is not None and not self._closed:
+            try:
+                _is_led(restore.group)
+            except ApiError:
+                restore.stop("another server has led its group")
+                return
+            await asyncio.sleep(LOOK)
+
+    async def begin_group(self, asset: Name, restore: Restore) -> None:
+        """The archive is here: what this server has of the stream is to be agreed on from now on.
+        ApiError where another server leads, so that messages may have come there."""
+        run, group = self._dispatcher.shared.run, restore.group
+        if group is None:
+            return
+        end = time.monotonic() + AGREEING
+        while not _is_led(group):  # a short archive may be here before the group has voted
+            if time.monotonic() > end or self._closed:
+                raise errcodes.CLUSTER_NOT_LEADER()
+            await asyncio.sleep(LOOK)
+        await run(self._replicas.begin_restored, asset)
+        restore.group = None
+        await run(group.close)
+
+    async def agree(self, asset: Name, stream: Stream) -> None:
+        """The group agrees on the stream as it is here; ApiError."""
+        if not isinstance(stream.member, Member):
+            return
+        replica = stream.member.replica
+        assert isinstance(replica, StreamReplica)
+        replica.agree()
+        end = time.monotonic() + AGREEING
+        while not replica.agreed():
+            if time.monotonic() > end or self._closed:
+                raise errcodes.CLUSTER_NOT_LEADER()
+            await asyncio.sleep(LOOK)
+        await self._dispatcher.shared.run(self._replicas.end_restored, asset)
+
+    async def _let_go(self, asset: Name, restore: Restore) -> None:
+        """Nothing stays of a restore that failed."""
+        run, account = self._dispatcher.shared.run, restore.account
+        group, restore.group = restore.group, None
+        if group is not None:
+            await run(group.close)
+            await run(self._replicas.forget, asset)
+        async with account.lock(asset.stream):
+            stream = account.streams.get(asset.stream)
+            if stream is not None and stream.created == restore.wanted.created:
+                await account.assign_stream(asset.stream, None)
+
+    # ---- consumers
+
+    async def _assign(self, asset: Name, restore: Restore) -> None:
+        """Asks for the consumers until they are assigned."""
+        left = dict(restore.consumers)
+        while left and not self._closed:
+            state = self._state()
+            of_account = {} if state is None else state.streams.get(asset.account, {})
+            stream = of_account.get(asset.stream)
+            if stream is None:
+                break  # it was deleted
+            left = {name: entry for name, entry in left.items() if name not in stream.consumers}
+            for entry in left.values():
+                self._ask(entry)
+            for _ in range(LOOKS):
+                if left.keys() - stream.consumers.keys() and not self._closed:
+                    await asyncio.sleep(LOOK)
+        self._assigning.pop(asset, None)
+        running = restore.account.streams.get(asset.stream)
+        if running is not None and not self._closed:
+            self._done(restore.account, running)
+
+
+def _is_led(group: RaftGroup) -> bool:
+    """Whether this server leads a group that has agreed on no message yet; ApiError: it has."""
+    taken = group.take()
+    if any(entry.type == NORMAL for entry in taken.entries):
+        raise errcodes.CLUSTER_NOT_LEADER()
+    if taken.entries:
+        group.applied(taken.entries[-1].index)
+    return group.state().role == LEADER
+
+
+class Restore(Incoming):
+    """The archive of one stream on its way in."""
+
+    def __init__(
+        self,
+        owner: Restores,
+        shared: Shared,
+        advisories: Advisories,
+        account: Account,
+        wanted: Wanted,
+        said: Said,
+    ) -> None:
+        """`said`: what the stream's assignment says."""
+        super().__init__(shared, advisories, account, wanted.config, client_of(said.get("client")))
+        self._owner = owner
+        self.wanted = wanted
+        self._said = said
+        self.group: RaftGroup | None = None
+        """Of a stream with several replicas, which this server leads until the archive is here."""
+        self.consumers: dict[str, bytes] = {}
+        """Entries that assign those of the archive, by their names."""
+
+    async def whole(self, transfers: Transfers) -> None:
+        """Runs it to its end."""
+        await transfers.start(self)
+
+    async def place(self, staged: Path, meta: bytes) -> Stream:
+        """The stream that was restored, as it was assigned."""
+        account, name = self.account, self.stream
+        asset = Name(account.name, name)
+        async with account.lock(name):
+            if not self._owner.is_wanted(self):
+                raise errcodes.STREAM_NOT_FOUND()
+            await self._owner.begin_group(asset, self)
+            found = await recovery.restore_assigned(
+                account, self.wanted, staged, meta, self._is_apart
+            )
+            self.consumers = {one.name: self._entry(one, state) for one, state in found}
+            stream = account.streams[name]
+        await self._owner.agree(asset, stream)
+        return stream
+
+    def over(self, error: ErrorBody | None) -> None:
+        """The meta group hears of it."""
+        self._owner.over(self, error)
+
+    def _replicas(self, consumer: ConsumerAssignment) -> int:
+        config, peers = consumer.config, peers_of(self._said)
+        shared = bool(config.durable_name) or self.wanted.config.retention != "limits"
+        return config.num_replicas or (len(peers) if shared else 1)
+
+    def _is_apart(self, consumer: ConsumerAssignment) -> bool:
+        """Whether a consumer is made when it is assigned: its replicas begin together."""
+        return self._replicas(consumer) > 1
+
+    def _entry(self, consumer: ConsumerAssignment, state: Progress | None) -> bytes:
+        group, client = group_of(self._said), self._said.get("client")
+        own = str(group.get("preferred", ""))
+        peers = peers_of(self._said)
+        first = [own, *(peer for peer in peers if peer != own)] if own in peers else peers
+        in_memory = consumer.config.mem_storage or self.wanted.config.storage == "memory"
+        storage = "memory" if in_memory else "file"
+        count, cluster = self._replicas(consumer), str(group.get("cluster", ""))
+        of = proposals.group("C", first[:count], storage, cluster, token(8))
+        name = consumer.name
+        said = proposals.consumer(name, self.stream, consumer.stored, consumer.created, of)
+        if state is not None:
+            said["state"] = msgspec.to_builtins(state, str_keys=True)
+        account = {"acc": account_of(self._said)}
+        return proposals.entry(Op.ASSIGN_CONSUMER, {"client": client or account, **said})
