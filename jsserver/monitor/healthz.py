@@ -2,13 +2,14 @@
 
 import contextlib
 import logging
+from collections.abc import Mapping
 
 import msgspec
 
 from jsserver.instances import damage
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
-from jsserver.instances.running import Stream
+from jsserver.instances.running import Consumer, Stream
 from jsserver.monitor.query import Query, clean
 from jsserver.monitor.sources import Server
 from jsserver.text.goformat import quote
@@ -49,6 +50,7 @@ class Wanted(msgspec.Struct, kw_only=True):
     """The former name of `enabled_only`."""
     enabled_only: bool = False
     server_only: bool = False
+    meta_only: bool = False
     details: bool = False
     account: str = ""
     stream: str = ""
@@ -59,11 +61,12 @@ class Wanted(msgspec.Struct, kw_only=True):
         """As a query string has it; BadParameter."""
         enabled, enabled_only = query.flag("js-enabled"), query.flag("js-enabled-only")
         server_only = query.flag("js-server-only")
-        query.flag("js-meta-only")  # without a cluster there is no meta layer to wait for
+        meta_only = query.flag("js-meta-only")
         return cls(
             enabled=enabled,
             enabled_only=enabled_only,
             server_only=server_only,
+            meta_only=meta_only,
             details=query.flag("details"),
             account=query.text("account"),
             stream=query.text("stream"),
@@ -112,20 +115,31 @@ def _judge(server: Server, wanted: Wanted) -> Verdict:
         return Verdict(200, [])
     if server.meta is not None and server.meta.trouble:
         return _failed(503, "JETSTREAM", server.meta.trouble)
+    if server.meta is not None and wanted.meta_only:
+        return Verdict(200, [])
     accounts = server.jetstream.dispatcher.accounts
     if not wanted.account:
-        errors = [e for account in list(accounts.values()) for e in _unwell(account)]
+        errors = [e for account in list(accounts.values()) for e in _unwell(server, account)]
         full = server.jetstream.dispatcher.shared.full
         if full:
             errors.append(HealthError(type="JETSTREAM", error=f"JetStream {full}"))
         return Verdict(503 if errors else 200, errors)
     account = accounts.get(wanted.account)
-    if account is None:
+    assigned = None if server.meta is None else server.meta.holdings.assigned(wanted.account)
+    if account is None or (assigned is not None and not assigned):
         text = f"JetStream account {quote(wanted.account)} not found"
         return _failed(404, "ACCOUNT", text, account=wanted.account)
     if not wanted.stream:
-        errors = _unwell(account)
+        errors = _unwell(server, account)
         return Verdict(503 if errors else 200, errors)
+    if assigned is not None and wanted.stream in assigned:
+        consumers = assigned[wanted.stream]
+        if wanted.consumer:
+            consumers = consumers & {wanted.consumer}
+        if consumers or not wanted.consumer:
+            errors = _not_current(account, {wanted.stream: consumers})
+            if errors:
+                return Verdict(503, errors)
     return _judge_stream(account, wanted)
 
 
@@ -160,14 +174,53 @@ def _failing(account: str, stream: Stream) -> HealthError:
     return HealthError(type="STREAM", account=account, stream=stream.name, error=clean(text))
 
 
-def _unwell(account: Account) -> list[HealthError]:
-    """What was on disk and cannot be served, and what cannot be written."""
+def _not_current(
+    account: Account, assigned: Mapping[str, frozenset[str]]
+) -> list[HealthError]:
+    """What a cluster has assigned to this server that does not do its work here. Of a stream that
+    does not, its consumers are not named."""
+    errors = []
+    for name, consumers in assigned.items():
+        stream = account.streams.get(name)
+        why = _why(account.offline.get(name), stream, "stream not found")
+        if why:
+            errors.append(_lags(account.name, name, "", why))
+        if stream is None:
+            continue
+        for consumer in sorted(consumers):
+            running = stream.consumers.get(consumer)
+            why = _why(stream.offline.get(consumer), running, "consumer not found")
+            if why:
+                errors.append(_lags(account.name, name, consumer, why))
+    return errors
+
+
+def _why(offline: str | None, running: Stream | Consumer | None, missing: str) -> str:
+    """Why an asset does not do its work, "" where it does; what is offline is told by itself."""
+    if running is None:
+        return "" if offline is not None else missing
+    return "" if running.member is None else running.member.trouble()
+
+
+def _lags(account: str, stream: str, consumer: str, why: str) -> HealthError:
+    kind = "consumer" if consumer else "stream"
+    which = " > ".join(filter(None, (account, stream, consumer)))
+    text = f"JetStream {kind} '{which}' is not current: {why}"
+    return HealthError(
+        type=kind.upper(), account=account, stream=stream, consumer=consumer, error=clean(text)
+    )
+
+
+def _unwell(server: Server, account: Account) -> list[HealthError]:
+    """What was on disk and cannot be served, what cannot be written, and what is not current."""
     offline = list(account.offline.items())
     errors = [_stream_error(account.name, name, reason) for name, reason in offline]
     for stream in list(account.streams.values()):
         errors += _consumers_offline(account.name, stream)
         if stream.failing:
             errors.append(_failing(account.name, stream))
+    if server.meta is not None:
+        errors += _not_current(account, server.meta.holdings.assigned(account.name))
     return errors
 
 

@@ -3,21 +3,23 @@
 import msgspec
 
 from jsserver import API_LEVEL
+from jsserver.api.call import placed
 from jsserver.api.consumer_admin import reason_of
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.dispatch import Dispatcher
-from jsserver.api.responses import ApiStats, ClusterInfo, ConsumerInfo
+from jsserver.api.responses import ApiStats, ConsumerInfo
 from jsserver.api.stream_api import stream_state
 from jsserver.assets.limits import OF_TIERS
+from jsserver.cluster.groups import Replica
 from jsserver.config.options import Options
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
-from jsserver.instances.running import Stream
+from jsserver.instances.running import Consumer, Stream
 from jsserver.monitor.query import Paging, Query
 from jsserver.monitor.sources import JetStream, Server
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.text.identity import short_hash
-from jsserver.wire.types import SourceInfo, StreamConfig, StreamStateInfo, Wire, always
+from jsserver.wire.types import ClusterInfo, SourceInfo, StreamConfig, StreamStateInfo, Wire, always
 
 UNSIGNED = (1 << 64) - 1
 NEVER = "0001-01-01T00:00:00Z"
@@ -71,11 +73,12 @@ class MetaSnapshotStats(Wire):
 
 
 class MetaClusterInfo(Wire):
-    """The meta group as a member of it sees it that does not lead."""
+    """The meta group as a member of it sees it; others are known to its leader."""
 
     name: str = ""
     leader: str = ""
     peer: str = ""
+    replicas: list[Replica] = msgspec.field(default_factory=list)
     cluster_size: int = always(0)
     pending: int = always(0)
     pending_requests: int = always(0)
@@ -92,8 +95,16 @@ class JetStreamVarz(Wire):
     limits: JetStreamLimits | None = None
 
 
+class ConsumerGroup(Wire):
+    """The Raft group of a consumer."""
+
+    name: str
+    raft_group: str = ""
+
+
 class StreamDetail(Wire):
-    """A stream."""
+    """A stream. The names of its Raft group and of those of its consumers are there where they are
+    asked for."""
 
     name: str
     created: str
@@ -104,10 +115,13 @@ class StreamDetail(Wire):
     direct_consumer_detail: list[ConsumerInfo] = msgspec.field(default_factory=list)
     mirror: SourceInfo | None = None
     sources: list[SourceInfo] = msgspec.field(default_factory=list)
+    stream_raft_group: str = ""
+    consumer_raft_groups: list[ConsumerGroup] = msgspec.field(default_factory=list)
 
 
 class AccountDetail(Wire):
-    """An account; what it may take at most shows as reserved."""
+    """An account, of a cluster's with what it uses on all members; what it may take at most shows
+    as reserved."""
 
     name: str
     id: str
@@ -152,6 +166,10 @@ class Wanted(msgspec.Struct, kw_only=True):
     paging: Paging = msgspec.field(default_factory=Paging)
     raft: bool = False
     account: str = ""
+    leader_only: bool = False
+    """Only of the server that leads the meta group."""
+    led_only: bool = False
+    """Only streams that the server leads."""
 
     @classmethod
     def read(cls, query: Query) -> "Wanted":
@@ -161,9 +179,9 @@ class Wanted(msgspec.Struct, kw_only=True):
         direct = query.flag("direct-consumers")
         config, waits = query.flag("config"), query.flag("waits")
         paging = Paging.read(query)
-        query.flag("leader-only")  # alone there is one
+        leader_only = query.flag("leader-only")
         raft = query.flag("raft")
-        query.flag("stream-leader-only")
+        led_only = query.flag("stream-leader-only")
         return cls(
             accounts=accounts,
             streams=streams,
@@ -174,6 +192,8 @@ class Wanted(msgspec.Struct, kw_only=True):
             paging=paging,
             raft=raft,
             account=query.text("acc"),
+            leader_only=leader_only,
+            led_only=led_only,
         )
 
     def __post_init__(self) -> None:
@@ -211,9 +231,14 @@ def limits_of(options: Options) -> JetStreamLimits:
     )
 
 
-def add_stats(into: JetStreamStats, dispatcher: Dispatcher) -> None:
+class NotLeader(Exception):
+    """Only the leader of the meta group was asked."""
+
+
+def add_stats(into: JetStreamStats, server: Server, dispatcher: Dispatcher) -> None:
     """Sums up all accounts."""
     shared = dispatcher.shared
+    into.ha_assets = 0 if server.meta is None else server.meta.holdings.count()
     api = ApiStats(level=API_LEVEL)
     for account in list(dispatcher.accounts.values()):
         usage = account.handle.usage()
@@ -240,6 +265,7 @@ def meta_of(server: Server, name: str) -> MetaClusterInfo | None:
         name=name,
         leader=meta.leader,
         peer=short_hash(meta.leader) if meta.leader else "",
+        replicas=meta.replicas(),
         cluster_size=meta.size,
         snapshot=MetaSnapshotStats(
             pending_entries=entries,
@@ -254,7 +280,7 @@ def jetstream_varz(server: Server) -> JetStreamVarz:
     if server.jetstream is None:
         return JetStreamVarz()
     stats = JetStreamStats()
-    add_stats(stats, server.jetstream.dispatcher)
+    add_stats(stats, server, server.jetstream.dispatcher)
     return JetStreamVarz(
         config=config_of(server.jetstream, server.options),
         stats=stats,
@@ -264,70 +290,83 @@ def jetstream_varz(server: Server) -> JetStreamVarz:
 
 
 def jsz(server: Server, wanted: Wanted, now: int) -> Jsz:
-    """The page of one request; `now` in ns since the epoch."""
+    """The page of one request; `now` in ns since the epoch. NotLeader."""
     page = Jsz(server_id=server.id, now=rfc3339_nano(now))
     jetstream = server.jetstream
     if jetstream is None:
         page.disabled = True
         return page
+    if wanted.leader_only and server.meta is not None and server.meta.leader != server.name:
+        raise NotLeader("filtered response: not leader")
     page.config = config_of(jetstream, server.options)
     page.limits = limits_of(server.options)
     page.meta_cluster = meta_of(server, server.cluster)
     dispatcher = jetstream.dispatcher
-    add_stats(page, dispatcher)
+    add_stats(page, server, dispatcher)
     accounts = sorted(list(dispatcher.accounts.values()), key=lambda a: a.name)
     page.total = len(accounts)
     for account in accounts:
         for stream in list(account.streams.values()):
-            _count(page, stream)
-    if wanted.raft:
-        page.streams_leader = page.streams
-        page.consumers_leader = page.consumers
+            _count(page, stream, wanted.raft)
     if wanted.account:
         accounts = [a for a in accounts if a.name == wanted.account]
     elif wanted.accounts:
         accounts = wanted.paging.cut(accounts)
     else:
         accounts = []
-    page.account_details = [_account(dispatcher, a, wanted, server.name) for a in accounts]
+    page.account_details = [_account(server, a, wanted) for a in accounts]
     return page
 
 
-def _count(page: Jsz, stream: Stream) -> None:
+def _leads(asset: Stream | Consumer) -> bool:
+    """Whether this server does; one replica always does."""
+    return asset.member is None or asset.member.leads()
+
+
+def _count(page: Jsz, stream: Stream, led: bool) -> None:
+    """`led`: whether those that this server leads are counted too."""
     try:
         state = stream.handle.state()
     except StoreError:
         return  # deleted just now
     page.streams += 1
     page.consumers += len(stream.listed)  # those of mirrors and sources are theirs
+    if led:
+        page.streams_leader += _leads(stream)
+        for consumer in list(stream.consumers.values()):
+            page.consumers_leader += not consumer.config.direct and _leads(consumer)
     page.messages += state.messages
     page.bytes += state.bytes
 
 
-def _account(
-    dispatcher: Dispatcher, account: Account, wanted: Wanted, leader: str
-) -> AccountDetail:
-    usage = account.handle.usage()
-    stats = account.requests()
+def _account(server: Server, account: Account, wanted: Wanted) -> AccountDetail:
+    usage, stats = account.handle.usage(), account.requests()
+    memory, storage, requests, errors = usage.memory, usage.storage, stats.total, stats.errors
+    if server.meta is not None:
+        memory, storage, requests, errors = server.meta.holdings.usage(account.name)[:4]
     limits = OF_TIERS if account.limits.tiers else account.limits
     detail = AccountDetail(
         name=account.name,
         id=account.name,
-        memory=usage.memory,
-        storage=usage.storage,
+        memory=memory,
+        storage=storage,
         reserved_memory=limits.max_memory & UNSIGNED,
         reserved_storage=limits.max_storage & UNSIGNED,
-        api=ApiStats(total=stats.total, errors=stats.errors, inflight=stats.inflight),
+        api=ApiStats(total=requests, errors=errors, inflight=stats.inflight),
     )
     if wanted.streams:
         for stream in list(account.streams.values()):
-            found = _stream(account, stream, wanted, leader)
+            if wanted.led_only and not _leads(stream):
+                continue
+            found = _stream(server, account, stream, wanted)
             if found is not None:
                 detail.stream_detail.append(found)
     return detail
 
 
-def _stream(account: Account, stream: Stream, wanted: Wanted, leader: str) -> StreamDetail | None:
+def _stream(
+    server: Server, account: Account, stream: Stream, wanted: Wanted
+) -> StreamDetail | None:
     try:
         state = stream_state(stream)
     except StoreError:
@@ -335,7 +374,7 @@ def _stream(account: Account, stream: Stream, wanted: Wanted, leader: str) -> St
     detail = StreamDetail(
         name=stream.name,
         created=rfc3339_nano(stream.created),
-        cluster=ClusterInfo(leader=leader),
+        cluster=placed(account.shared, stream) or ClusterInfo(leader=server.name),
         config=stream.config if wanted.config else None,
         state=state,
     )
@@ -344,20 +383,34 @@ def _stream(account: Account, stream: Stream, wanted: Wanted, leader: str) -> St
         detail.sources = read
     elif read:
         detail.mirror = read[0]
+    if wanted.raft and server.meta is not None:
+        detail.stream_raft_group = server.meta.holdings.group_of(account.name, stream.name)
     if wanted.consumers:
         for consumer in list(stream.consumers.values()):
-            if consumer.config.direct and not wanted.direct:
-                continue
-            try:
-                info = consumer_info(account.shared, stream, consumer, listed=True)
-            except StoreError:
-                continue  # deleted just now
-            if not wanted.config:
-                info.config = None
-            if wanted.waits:
-                info.waits = reason_of(consumer.handle.waits())
-            if consumer.config.direct:
-                detail.direct_consumer_detail.append(info)
-            else:
-                detail.consumer_detail.append(info)
+            _consumer(server, account, stream, consumer, wanted, detail)
     return detail
+
+
+def _consumer(
+    server: Server,
+    account: Account,
+    stream: Stream,
+    consumer: Consumer,
+    wanted: Wanted,
+    into: StreamDetail,
+) -> None:
+    if consumer.config.direct and not wanted.direct:
+        return
+    try:
+        info = consumer_info(account.shared, stream, consumer, listed=True)
+    except StoreError:
+        return  # deleted just now
+    if not wanted.config:
+        info.config = None
+    if wanted.waits:
+        info.waits = reason_of(consumer.handle.waits())
+    details = into.direct_consumer_detail if consumer.config.direct else into.consumer_detail
+    details.append(info)
+    if wanted.raft and server.meta is not None:
+        group = server.meta.holdings.group_of(account.name, stream.name, consumer.name)
+        into.consumer_raft_groups.append(ConsumerGroup(consumer.name, group))

@@ -18,6 +18,7 @@ from jsserver.monitor import (
     insides,
     jsz,
     leafz,
+    raftz,
     routez,
     subsz,
     varz,
@@ -94,7 +95,7 @@ class Pages:
         self.requests[name] = self.requests.get(name, 0) + 1
         try:
             return page(Query(request.query))
-        except BadParameter as error:
+        except (BadParameter, jsz.NotLeader) as error:
             return Response(status=400, body=str(error).encode("utf-8", "surrogateescape"))
 
     def urgent(self, request: Request) -> bool:
@@ -182,7 +183,10 @@ class Pages:
         )
 
     def _raftz(self, query: Query) -> Response:
-        return Response(status=404, body=b"No Raft nodes registered")
+        page = raftz.raftz(self._server, raftz.Wanted.read(query))
+        if page is None:
+            return Response(status=404, body=b"No Raft nodes registered")
+        return _json(msgspec.json.format(msgspec.json.encode(page), indent=3))
 
 
 def _pretty(page: msgspec.Struct) -> Response:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from jsserver.access.info import Urls
     from jsserver.access.responses import Figures
     from jsserver.cext.tls import SecurityContext
+    from jsserver.cluster.groups import RaftMember, Replica
+    from jsserver.cluster.moves import Usage
     from jsserver.config.links import Sharing
     from jsserver.config.options import Mapping as SubjectMapping
     from jsserver.jwt.claims import Account as AccountClaims
@@ -129,6 +131,26 @@ class JetStream(Protocol):
         """The most that file streams may take."""
 
 
+class Holdings(Protocol):
+    """What the server has of what its cluster has assigned."""
+
+    def groups(self) -> "list[RaftMember]":
+        """All Raft groups that the server is a member of, the meta group too."""
+
+    def count(self) -> int:
+        """How many groups() are."""
+
+    def group_of(self, account: str, stream: str, consumer: str = "") -> str:
+        """The name of the Raft group of a stream or consumer, "" where none is assigned."""
+
+    def assigned(self, account: str) -> dict[str, frozenset[str]]:
+        """Streams of an account that the server is to run, with those of their consumers that it
+        is to run."""
+
+    def usage(self, account: str) -> "Usage":
+        """What an account uses on all members."""
+
+
 class MetaMember(Protocol):
     """The server's part in the meta group of its cluster."""
 
@@ -151,6 +173,13 @@ class MetaMember(Protocol):
     @property
     def last_snapshot(self) -> int:
         """When the last one was made, in ns since the epoch; 0: not yet."""
+
+    def replicas(self) -> "list[Replica]":
+        """The other members, where this server leads."""
+
+    @property
+    def holdings(self) -> Holdings:
+        """What the server has of what is assigned."""
 
 
 class Server(Protocol):
