@@ -158,6 +158,23 @@ def test_what_is_refused_on_a_full_disk_is_not_there(servers: Servers, small_dis
     wait_until(goes_on, "it goes on")
 
 
+@pytest.mark.parametrize("size", [3_000, 20_000, 100_000])
+def test_what_fills_the_disk_leaves_room_for_deletions(
+    servers: Servers, small_disk: Path, size: int
+) -> None:
+    """However much comes at once, and whatever else the server writes for later."""
+    server = start_on(servers, small_disk)
+    load = Load(20, window=200, size=size)
+    with RawApp(server.port, timeout=SECONDS) as client:
+        load.create(client)
+        while not any(m.refused for m in load.sent):
+            load.rounds(server.port, 1)
+        for seq in range(1, 5):
+            for n in range(load.streams):
+                answer = client.api(f"STREAM.MSG.DELETE.S{n}", {"seq": seq})
+                assert answer.get("success") is True, (n, seq, answer)
+
+
 @pytest.mark.parametrize("call", ["pwrite", "sync", "open", "mkdir", "unlink", "truncate"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_journal_that_fails_refuses_nothing(

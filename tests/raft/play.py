@@ -98,6 +98,23 @@ class Play:
         )
         self.logs[name], self.rounds[name], self.mail[name] = {}, [], []
 
+    def do_restart(self, *names: str) -> None:
+        """These members end, and start with what they have; nothing of it is shown."""
+        kept = list(self.lines)
+        for name in names:
+            s = self.groups[name].state()
+            state = peer_state(self.peers)
+            assert state is not None
+            peers = [p.rstrip(b"\0") for p in state["peers"]]
+            group = self.groups[name] = Group(
+                *(name.encode(), peers), now=self.now, term=s["term"], vote=s["vote"]
+            )
+            for _, record in sorted(self.logs[name].items()):
+                assert group.replay(record)
+            self.rounds[name], self.mail[name] = [], []
+            self.drain(name)
+        self.lines = kept
+
     def do_elapse(self, time: str, *names: str) -> None:
         """Time goes by, in ms; these members notice."""
         self.now += int(time) * MILLISECOND
@@ -107,8 +124,19 @@ class Play:
             self.drain(name)
 
     def do_campaign(self, name: str) -> None:
-        self.groups[name].campaign(True)
-        self.do_elapse("50", name)
+        """It asks for votes."""
+        self.groups[name].campaign()
+        self.do_elapse("800", name)
+
+    def do_choose(self, *names: str) -> None:
+        """It is to lead a new group first; of several any is."""
+        for name in names:
+            self.groups[name].choose(alone=len(names) == 1)
+
+    def do_see(self, name: str, others: str, *led: str) -> None:
+        """It sees so many others, and whether one of them is `led`."""
+        self.groups[name].seen(self.now, int(others), bool(led))
+        self.drain(name)
 
     def do_sync(self, *names: str) -> None:
         """What these members are to have on disk is there."""
@@ -169,6 +197,17 @@ class Play:
 
     def do_remove(self, name: str, peer: str) -> None:
         self.groups[name].remove_peer(peer.encode())
+        self.drain(name)
+
+    def do_assign(self, name: str, *peers: str) -> None:
+        """These are to be the members."""
+        self.groups[name].assign([peer.encode() for peer in peers])
+        self.groups[name].turn_end()
+        self.drain(name)
+
+    def do_state_entry(self, name: str, text: str) -> None:
+        """A leader's state goes into the log."""
+        self.groups[name].propose_state(text.encode())
         self.drain(name)
 
     def do_hand(self, name: str, peer: str) -> None:

@@ -2,9 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
-import json
-import random
 import shutil
 import signal
 import time
@@ -18,6 +15,7 @@ import pytest
 from jsserver.cext.stream import Message, StreamState
 from tests.cext.raft import append_entry
 from tests.cext.stream import PyMember, TestEnv
+from tests.client.random_requests import RandomRequests
 from tests.peer import REASON, find_peer
 from tests.raft.cluster import NAMES, Cluster, log_of, started
 from tests.unit.stream_world import FILE, SECOND, World, compiled
@@ -43,19 +41,15 @@ STREAMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-class Requests:
+class Requests(RandomRequests):
     """Random publishes and requests to the streams of a cluster."""
 
     def __init__(self, client: Any, seed: int) -> None:
+        super().__init__(seed)
         self.client = client
-        self.random = random.Random(seed)
-        self.numbers = itertools.count(1)
 
-    async def api(self, subject: str, body: object = None) -> dict[str, Any]:
-        text = b"" if body is None else json.dumps(body).encode()
-        answer = await self.client.request(f"$JS.API.{subject}", text, timeout=5)
-        said: dict[str, Any] = json.loads(answer.data)
-        return said
+    async def ask(self, subject: str, body: bytes, headers: Any = None) -> Any:
+        return await self.client.request(subject, body, timeout=5, headers=headers)
 
     async def create(self) -> None:
         for name, (config, consumers) in STREAMS.items():
@@ -68,10 +62,6 @@ class Requests:
                 path = f"CONSUMER.DURABLE.CREATE.{name}.{consumer}"
                 made = await self.api(path, {"stream_name": name, "config": asked})
                 assert "error" not in made
-
-    async def publish(self, name: str, subject: str, body: bytes, **lines: object) -> None:
-        given = {key.replace("_", "-"): str(value) for key, value in lines.items()}
-        await self.client.request(f"{name}.{subject}", body, timeout=5, headers=given or None)
 
     async def step(self, name: str) -> None:
         pick = self.random.random()
@@ -91,12 +81,6 @@ class Requests:
         else:
             await self.publish(name, subject, self.body(), **self.lines(name))
 
-    def body(self) -> bytes:
-        size = self.random.choice([0, 1, 20, 300])
-        if self.random.random() < 0.03:
-            size = 12000
-        return bytes([self.random.randint(0, 255)]) * size
-
     def lines(self, name: str) -> dict[str, object]:
         lines: dict[str, object] = {}
         chance = self.random.random
@@ -107,41 +91,14 @@ class Requests:
         if STREAMS[name][0].get("allow_msg_ttl") and chance() < 0.4:
             lines["Nats_TTL"] = self.random.choice(["1s", "1", "2h", "never"])
         if name == "TIMED" and chance() < 0.2:
-            at = time.gmtime(time.time() + 1)
-            lines = {
-                "Nats_Schedule": time.strftime("@at %Y-%m-%dT%H:%M:%SZ", at),
-                "Nats_Schedule_Target": "TIMED.done",
-            }
+            lines = self.scheduled(name)
         return lines
 
     async def remove(self, name: str) -> None:
-        state = (await self.api(f"STREAM.INFO.{name}"))["state"]
+        state = await self.state(name)
         seq = self.random.randint(state["first_seq"], state["last_seq"] + 2)
         body = {"seq": seq, "no_erase": self.random.random() < 0.5}
         await self.api(f"STREAM.MSG.DELETE.{name}", body)
-
-    async def purge(self, name: str) -> None:
-        last = (await self.api(f"STREAM.INFO.{name}"))["state"]["last_seq"]
-        body: dict[str, object] = self.random.choice(
-            [
-                {},
-                {"keep": 3},
-                {"seq": max(1, last - 3)},
-                {"filter": f"{name}.a"},
-                {"filter": f"{name}.b", "keep": 1},
-            ]
-        )
-        await self.api(f"STREAM.PURGE.{name}", body)
-
-    async def batch(self, name: str) -> None:
-        number, n = next(self.numbers), self.random.randint(1, 6)
-        for at in range(1, n + 1):
-            lines: dict[str, object] = {
-                "Nats_Batch_Id": f"batch{number}",
-                "Nats_Batch_Sequence": at,
-            }
-            lines |= {"Nats_Batch_Commit": 1} if at == n else {}
-            await self.publish(name, self.random.choice("abc"), self.body(), **lines)
 
     async def fast(self, name: str) -> None:
         number, n = next(self.numbers), self.random.randint(1, 6)

@@ -205,9 +205,21 @@ class World:
             for member in self.members.values():
                 if member.group is not None and member.group.deadline() <= self.now:
                     member.call("tick", self.now)
+                if member.group is not None and member.group.seeks():
+                    member.call("seen", self.now, *self.around(member))
             self.propose()
             if disturb:
                 self.disturb()
+
+    def around(self, member: Member) -> tuple[int, bool]:
+        """How many others a member sees, and whether it sees a leader. In storms what it sees may
+        be wrong: it may cost time, and nothing else."""
+        links = [(one, (one.name, member.name)) for one in self.members.values()]
+        seen = [one for one, link in links if one.group is not None and link not in self.cut]
+        others = [one for one in seen if one is not member]
+        if not self.peace and not self.calm and self.now // STEP % 7 == 0:
+            return len(self.members) - 1, False
+        return len(others), any(one.leads for one in others)
 
     def leader(self) -> Member | None:
         for member in self.members.values():

@@ -35,6 +35,8 @@ class Life:
         self.together = together
         self.with_consumer = consumer
         self.params = params
+        self.secret = b""
+        """Of the next start; without one it does not encrypt."""
         self.now = 1_700_000_000 * SECOND
         for path in (b"/S", b"/S/obs", b"/S/obs/C"):
             self.disk.mkdir(path)
@@ -49,11 +51,13 @@ class Life:
     def open(self, together: bool) -> None:
         self.env = TestEnv(now=self.now)
         self.env.listen(b"inbox")
-        self.disk.attach(self.env, self.sync_interval, self.threads)
+        self.disk.attach(self.env, self.sync_interval, self.threads, self.secret)
         params = stream_params(storage=FILE, allow_rollup_hdrs=True, **self.params)
         if together:
             self.disk.sync()
         self.stream = open_test_stream(self.env, params, b"/S", synced=together)
+        if self.secret and b"meta.key" not in self.disk.names(b"/S"):
+            self.disk.write(b"/S/meta.key", b"a key")
         if self.with_consumer:
             self.consumer = self.stream.open_consumer(consumer_params(), b"/S/obs/C")
         if self.threads:

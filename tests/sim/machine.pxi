@@ -282,6 +282,18 @@ cdef class SimDisk:
         sim_close(&self.d, fd)
         self.d.calm = False
 
+    def link(self, bytes path not None, bytes also not None) -> None:
+        """Gives a file a second name on disk, as a power cut in the middle of a rename may."""
+        cdef char last[NAME_MAX]
+        cdef uint32_t folder
+        cdef uint32_t inode = lookup(&self.d, path, &folder, last)
+        lookup(&self.d, also, &folder, last)
+        if inode == 0 or folder == 0:
+            raise FileNotFoundError(path)
+        self.d.change += 1
+        name_set(&self.d, folder, last, inode)
+        names_settle(&self.d, 0, self.d.change)
+
     def torn(self, bytes path not None, uint64_t at, uint64_t size) -> bool:
         """Whether the last power cut left a sector of these bytes in part, or of one that it left out they are so few that
         their being zeros says nothing."""

@@ -106,3 +106,27 @@ def test_what_was_cut_off_a_log_stays_away(seed: int) -> None:
     for _ in range(STEPS):
         history.step()
     history.stop()
+
+
+CALLS = range(8)
+
+
+@pytest.mark.parametrize("calls", CALLS)
+def test_a_log_that_has_both_names_of_a_rename_stays_whole(calls: int) -> None:
+    """A power cut in a rename may leave the file under the temporary name, too. The next one that
+    writes there, and is cut off, has not written into the log."""
+    history = History(calls)
+    for number in range(20):
+        history.staged.append(b"%d" % number)
+        assert history.log.append(history.staged[-1]) == 0
+        history.ends.append(history.log.end())
+    history.disk.commit(history.env)
+    history.possible, history.staged = [history.staged], []
+    history.disk.link(b"/S/o.log", b"/S/o.log.tmp")
+    history.cut_head(10)
+    history.disk.cut_after(calls)
+    history.disk.commit(history.env)
+    history.stop()
+    history.disk.cut()
+    history.start()
+    history.stop()

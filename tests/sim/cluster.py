@@ -1,0 +1,427 @@
+"""A cluster in one process: servers with a replicated stream and its consumer, the network between
+them, and what goes wrong with both, from a seed."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from jsserver.cext.stream import StoreError
+from tests.sim.clients import Client, Publisher, Reader, homeless
+from tests.sim.cluster_kinds import KINDS, Kind, stream_of
+from tests.sim.cluster_notes import Notes
+from tests.sim.disk import name_seed
+from tests.sim.faults import damage, some_faults
+from tests.sim.notes import Wrong
+from tests.sim.servers import Server
+from tests.unit.stream_world import LIMITS, MS, SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+FASTEST, SLOWEST = 50_000, 3 * MS
+"""What a message takes from one server to another."""
+STEP = 50 * MS
+"""How often clients look what there is to do."""
+AGAIN = 30 * SECOND
+"""After which at the latest publishes are answered again, where all is well."""
+PEACE = 90 * SECOND
+"""After which at the latest all is well again."""
+LOOKED = 200 * SECOND
+"""Likewise, where messages leave for their acks: every 150 s at the latest the leader looks for
+those that it has missed."""
+WELL = 20 * SECOND
+"""How long a cluster without trouble has a leader before anything begins."""
+
+
+class Cluster:
+    def __init__(self, seed: int, kind: Kind, ignores_syncs: bool = False) -> None:
+        name_seed(seed)
+        self.seed = seed
+        self.kind = kind
+        self.ignores_syncs = ignores_syncs
+        self.rng = random.Random(seed)
+        self.now = 0
+        self.order = itertools.count()
+        self.events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.log: list[str] = []
+        self.names = [b"server%02d" % i for i in range(kind.servers)]
+        self.links: dict[tuple[int, int], int] = {}
+        """When the last message of a link comes."""
+        self.breaks: dict[tuple[int, int], int] = {}
+        """How often a route was broken: what was on its way then is lost."""
+        self.owners: dict[bytes, Server] = {}
+        """Who listens on an inbox of a group."""
+        self.cut: set[tuple[int, int]] = set()
+        """From which server to which one nothing comes."""
+        self.heals = self.rng.choice((0.02, 0.02, 0.004))
+        """How likely cut links carry again, at each look."""
+        self.alone: dict[int, int] = {}
+        self.loss = 0.0
+        self.peace = True
+        self.sent = 0
+        self.leaders: dict[tuple[str, int], bytes] = {}
+        """By group and term."""
+        self.notes = Notes()
+        self.subjects = self.rng.choice((1, 3, 20))
+        self.pace = self.rng.choice((100 * MS, 300 * MS, 300 * MS, SECOND))
+        self.acks = self.rng.choice((0.5, 0.9, 1.0))
+        self.stream = stream_of(kind, self.rng)
+        self.faults = some_faults(self.rng)
+        self.damaged: Server | None = None
+        """Whose files are not what it wrote, until it has all again."""
+        self.consumer: dict[str, Any] = {"ack_wait": 5 * SECOND, "max_waiting": 512}
+        self.servers = [Server(self, i) for i in range(kind.servers)]
+        self.publishers = [Publisher(self, i) for i in range(3)]
+        self.readers = [Reader(self, 3 + i) for i in range(2)]
+        self.clients: list[Client] = [*self.publishers, *self.readers]
+
+    # ---- time
+
+    def wall(self) -> int:
+        return 1_700_000_000 * SECOND + self.now
+
+    def at(self, when: int, do: Callable[..., None], *args: Any) -> None:
+        heapq.heappush(self.events, (when, next(self.order), do, args))
+
+    def below(self, n: int) -> int:
+        """A number below n; sooner than `randrange`, which would take a tenth of a history."""
+        return int(self.rng.random() * n)
+
+    def run(self, ns: int, until: Callable[[], bool] | None = None) -> bool:
+        """Whether `until` came true."""
+        events = self.events
+        end = self.now + ns
+        step = self.now + STEP
+        while self.now < end:
+            if events and events[0][0] <= step:
+                self.now, _, do, args = heapq.heappop(events)
+                do(*args)
+                continue
+            self.now = step
+            step += STEP
+            if until is not None and until():
+                return True
+            for client in self.clients:
+                client.step()
+            if not self.peace:
+                self.disturb()
+        return False
+
+    def note(self, what: str) -> None:
+        self.log.append(f"{self.now / SECOND:.3f} {what}")
+
+    # ---- the network
+
+    def inboxes(self) -> list[bytes]:
+        return [b"inbox.c%d" % i for i in range(3, 5)]
+
+    def reaches(self, a: int, b: int) -> bool:
+        if self.cut and (a, b) in self.cut:
+            return False
+        alone = self.alone
+        return not alone or max(alone.get(a, 0), alone.get(b, 0)) <= self.now
+
+    def link(self, a: int, b: int, do: Callable[..., None], *args: Any) -> None:
+        """Something goes from one server to another: in its order, as on a route."""
+        if not self.reaches(a, b) or (self.loss and self.rng.random() < self.loss):
+            return
+        pair = a, b
+        when = self.now + FASTEST + self.below(SLOWEST - FASTEST)
+        late = False
+        if not self.peace:
+            if self.rng.random() < 0.002:
+                when += self.below(3 * SECOND)
+            late = self.kind.odd and self.rng.random() < 0.01
+        if late:
+            when += self.below(5 * SECOND)
+        else:
+            before = self.links.get(pair, 0)
+            if when <= before:
+                when = before + 1
+            self.links[pair] = when
+        self.at(when, self.comes, self.servers[b], pair, self.breaks.get(pair, 0), do, args)
+
+    def comes(
+        self,
+        server: Server,
+        pair: tuple[int, int],
+        broken: int,
+        do: Callable[..., None],
+        args: tuple[Any, ...],
+    ) -> None:
+        if not server.up or self.breaks.get(pair, 0) != broken:
+            return
+        if server.paused_until > self.now:
+            self.at(server.paused_until, self.comes, server, pair, broken, do, args)
+        else:
+            do(*args)
+
+    def carry(self, sender: Server, dest: bytes, reply: bytes, header: bytes, data: bytes) -> None:
+        """What a server says, as its routes and its clients hear it."""
+        self.sent += 1
+        kind = dest.partition(b".")[0]
+        if kind == b"$NRG" or kind == b"$JSC":
+            if reply.startswith(b"$NRG"):
+                self.owners[reply] = sender
+            owner = self.owners.get(dest)
+            for server in self.servers if owner is None else (owner,):
+                if server is not sender:
+                    heard = server.hear_message
+                    self.link(sender.number, server.number, heard, dest, reply, header, data)
+        elif kind in (b"ack", b"done", b"inbox"):
+            client = self.clients[int(dest.split(b".", 2)[1][1:])]
+            if client.home == sender.number:
+                when = self.now + FASTEST + self.below(MS)
+                self.at(when, client.hear, dest, reply, data, self.now)
+            else:
+                self.link(
+                    sender.number, client.home, client.hear, dest, reply, data, self.now
+                )
+
+    def client_says(
+        self, client: Client, subject: bytes, data: bytes, reply: bytes, header: bytes
+    ) -> None:
+        home = self.servers[client.home]
+        if not home.up:
+            client.move()
+            return
+        pair = -1 - client.number, home.number
+        when = max(self.now + FASTEST + self.below(MS), self.links.get(pair, 0) + 1)
+        self.links[pair] = when
+        self.at(when, self.client_said, home, subject, data, reply, header)
+
+    def client_said(
+        self, home: Server, subject: bytes, data: bytes, reply: bytes, header: bytes
+    ) -> None:
+        if not home.up:
+            return
+        if home.paused_until > self.now:
+            self.at(home.paused_until, self.client_said, home, subject, data, reply, header)
+            return
+        home.hear_client(subject, data, reply, header)
+        of_consumer = subject.startswith(b"$JS.")
+        for server in self.servers:
+            # A route carries what the other server has interest in at that time.
+            if server is not home and (server.consumer_leads() if of_consumer else server.leads()):
+                heard = server.hear_message
+                self.link(home.number, server.number, heard, subject, reply, header, data)
+
+    def break_route(self, a: int, b: int) -> None:
+        """What is on its way is lost, and both notice."""
+        for one, other in ((a, b), (b, a)):
+            self.breaks[one, other] = self.breaks.get((one, other), 0) + 1
+            self.servers[one].later(self.rng.randrange(10 * MS), self.loses(one, other))
+
+    def loses(self, one: int, other: int) -> Callable[[], None]:
+        server, name = self.servers[one], self.names[other]
+
+        def gone() -> None:
+            for member in (server.stream, server.consumer):
+                if member is not None:
+                    member.gone(name)
+
+        return gone
+
+    # ---- what servers tell
+
+    def look(self, server: Server) -> None:
+        """Its roles may be others."""
+        for of, member in (("stream", server.stream), ("consumer", server.consumer)):
+            if member is None:
+                continue
+            state = member.state()
+            if state.role == "leader":
+                before = self.leaders.setdefault((of, state.term), server.name)
+                if before != server.name:
+                    raise Wrong(f"term {state.term} of the {of} has two leaders")
+                if of == "consumer" and server.consumer_leads():
+                    with suppress(StoreError):
+                        self.notes.floor(state.term, server.consumer_state().floor[1])
+
+    # ---- disks
+
+    def sync_time(self, server: Server) -> int:
+        if server.slow:
+            return self.below(server.slow)
+        return 100_000 + self.below(10 * MS)
+
+    def before_commit(self, server: Server) -> None:
+        if not self.peace and not self.kind.memory and self.rng.random() < 0.001:
+            server.disk.cut_after(self.rng.choice((0, 1, 3, 10, 40)))
+
+    def power_went(self, server: Server) -> None:
+        """In the middle of something: the power, or the process."""
+        killed = self.rng.random() < 0.5
+        self.note(f"{server.number} {'is killed' if killed else 'loses power'} in a commit")
+        self.stop(server, killed)
+
+    def may_stop(self, server: Server) -> bool:
+        """What is in memory is lost where no majority has it."""
+        return not self.kind.memory or self.agreed_on()
+
+    def stop(self, server: Server, killed: bool) -> None:
+        if killed:
+            server.kill()
+            for other in self.servers:
+                if other is not server:
+                    self.break_route(other.number, server.number)
+        else:
+            server.cut_power()
+        homeless(self.clients, server)
+        server.paused_until = 0
+        self.at(self.now + self.rng.randrange(6 * SECOND), self.start, server)
+
+    def start(self, server: Server) -> None:
+        if not server.up:
+            self.note(f"{server.number} starts")
+            if self.kind.damage and not self.peace:
+                damage(self, server)
+            server.start()
+
+    # ---- what goes wrong
+
+    def disturb(self) -> None:
+        rng = self.rng
+        for chance, do in self.faults:
+            if rng.random() < chance:
+                server = rng.choice(self.servers)
+                if server.up and server.paused_until <= self.now:
+                    do(self, server)
+        if self.cut and rng.random() < self.heals:
+            self.cut.clear()
+        if self.damaged is not None and self.agreed_on():
+            self.damaged = None
+
+    # ---- in the end
+
+    def begin(self) -> None:
+        for server in self.servers:
+            server.start()
+        if not self.run(WELL, self.is_led):
+            raise Wrong("nobody leads at first")
+
+    def is_led(self) -> bool:
+        servers = self.servers
+        return any(s.leads() for s in servers) and any(s.consumer_leads() for s in servers)
+
+    def calm(self) -> None:
+        """All is well from now on."""
+        self.note("peace")
+        self.peace = True
+        self.loss = 0.0
+        self.cut.clear()
+        self.alone.clear()
+        for server in self.servers:
+            server.slow = 0
+            server.skew = 0
+            if server.up:
+                server.env.set_now(self.wall())
+            server.paused_until = min(server.paused_until, self.now)
+            server.disk.mend()
+            self.start(server)
+
+    def settled(self) -> bool:
+        """Nobody waits for an answer, and every member has all that was agreed on."""
+        return not any(p.waiting for p in self.publishers) and self.agreed_on()
+
+    def agreed_on(self) -> bool:
+        if not all(server.is_current() for server in self.servers):
+            return False
+        states = [s.stream.state() for s in self.servers if s.stream is not None]
+        states += [s.consumer.state() for s in self.servers if s.consumer is not None]
+        if any(s.stored != s.last or s.applied != s.last or not s.leader for s in states):
+            return False
+        return self.is_led() and len({s.last for s in states[: len(self.servers)]}) == 1
+
+    def end_well(self) -> None:
+        self.calm()
+        self.acks = 1.0
+        began = self.now
+        if not self.run(AGAIN, lambda: self.notes.answered >= began):
+            raise Wrong(f"no publish is answered {AGAIN // SECOND} s after peace: {self.figures()}")
+        self.run(5 * SECOND)
+        for publisher in self.publishers:
+            publisher.next_at = 1 << 62
+        bound = PEACE if self.kind.retention == LIMITS else LOOKED
+        if not self.run(bound, self.all_read):
+            raise Wrong(f"not well again within {bound // SECOND} s: {self.figures()}")
+        self.check()
+
+    def all_read(self) -> bool:
+        if not self.settled():
+            return False
+        has, _ = self.servers[0].has()
+        if not all(server.has_read() for server in self.servers):
+            return False
+        # Messages leave for their age by each one's clock, and some time after their acks.
+        if self.kind.retention != LIMITS:
+            return not any(server.has()[0] for server in self.servers)
+        aged = self.stream.get("max_age", 0) > 0
+        return not aged or all(server.has()[0] == has for server in self.servers)
+
+    def figures(self) -> str:
+        out = []
+        for server in self.servers:
+            for of, member in (("S", server.stream), ("C", server.consumer)):
+                if member is not None:
+                    s = member.state()
+                    out.append(
+                        f"{server.number}{of} {s.role} term {s.term} commit {s.commit} applied"
+                        f" {s.applied} stored {s.stored} last {s.last} lost {s.lost} {member.why()}"
+                    )
+        return "; ".join(out)
+
+    def check(self) -> None:
+        """Every replica has the same, and all that was acked."""
+        for server in self.servers:
+            server.check_well()
+        if not self.kind.limits:
+            self.notes.check_heard()
+        first = self.servers[0]
+        messages, last = first.has()
+        state = first.stream_state()
+        for server in self.servers:
+            has, its_last = server.has()
+            self.notes.check(f"{server.number}", has, its_last, self.kind.keeps_all)
+            if (has, its_last) != (messages, last):
+                all_seqs = sorted(has.keys() | messages.keys())
+                differ = [s for s in all_seqs if has.get(s) != messages.get(s)]
+                raise Wrong(f"{server.number} differs at {differ[:10]}, ends {its_last}, {last}")
+            if server.stream_state() != state:
+                raise Wrong(f"the states of {server.number} and 0 differ")
+            if not server.consumer_state().near(first.consumer_state()):
+                raise Wrong(
+                    f"the consumers of {server.number} and 0 differ:"
+                    f" {server.consumer_state()} {first.consumer_state()}"
+                )
+
+    def end(self) -> None:
+        for server in self.servers:
+            if server.up:
+                server.end()
+
+    def trace(self) -> str:
+        """What tells one history from another."""
+        return f"{self.sent} messages, {self.now} ns, {len(self.notes.acked)} acked: {self.log}"
+
+
+def history(seed: int, kind: str, seconds: int = 40, ignores_syncs: bool = False) -> Cluster:
+    """A whole history; Wrong says what is not as it has to be."""
+    cluster = Cluster(seed, KINDS[kind], ignores_syncs)
+    try:
+        cluster.begin()
+        cluster.peace = False
+        cluster.loss = 0.003 if cluster.kind.odd else 0.0
+        cluster.run(seconds * SECOND)
+        cluster.end_well()
+        cluster.end()
+    except Exception as error:
+        what = str(error) if isinstance(error, Wrong) else repr(error)
+        after = "\n    ".join(cluster.log[-30:])
+        raise Wrong(f"seed {seed} ({kind}): {what}\n    {after}") from error
+    return cluster

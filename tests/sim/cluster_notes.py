@@ -1,0 +1,137 @@
+"""What the clients of a simulated cluster know, and what therefore has to be so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.sim.notes import Wrong
+
+if TYPE_CHECKING:
+    from tests.sim.disk import Stored
+
+
+@dataclass
+class Publish:
+    """A message on its way into the stream."""
+
+    subject: bytes
+    header: bytes
+    data: bytes
+    began: int
+    after: int
+    """The greatest sequence that was acked before it was published."""
+    again: bool = False
+    """It has an id, and is published again until it is acked."""
+    expected: int = -1
+    """The last sequence that it is to follow."""
+    batch: list[Publish] | None = None
+    """All messages of its batch, in their order."""
+    attempts: int = 0
+    refused: int = 0
+    """The err_code of the answer that says that it was not stored."""
+
+
+@dataclass
+class Notes:
+    """What all clients know of the stream."""
+
+    published: dict[bytes, Publish] = field(default_factory=dict)
+    """By their data."""
+    acked: dict[int, bytes] = field(default_factory=dict)
+    """The data of acked messages, by their sequences."""
+    last: int = 0
+    """The greatest sequence that was acked."""
+    answered: int = -1
+    """When the last one of those began that have an answer."""
+    deliveries: dict[int, int] = field(default_factory=dict)
+    """The sequence in the stream, by that of the consumer."""
+    heard: dict[int, bytes] = field(default_factory=dict)
+    """The data of deliveries, by their sequences in the stream."""
+    done: dict[int, int] = field(default_factory=dict)
+    """When the ack of a delivery was confirmed, by the sequence in the stream."""
+    floors: list[int] = field(default_factory=lambda: [0, 0])
+    """The greatest ack floor that a leader of the consumer showed, and in which term."""
+
+    # ---- publishes
+
+    def ack(self, publish: Publish, seq: int) -> None:
+        for before, one in enumerate(reversed(publish.batch or [publish])):
+            self.ack_one(one, seq - before)
+
+    def ack_one(self, publish: Publish, seq: int) -> None:
+        before = self.acked.setdefault(seq, publish.data)
+        if before != publish.data:
+            raise Wrong(f"{before!r} and {publish.data!r} are both acked with sequence {seq}")
+        if seq <= publish.after:
+            raise Wrong(f"{publish.data!r} is acked as {seq}, though {publish.after} was before it")
+        if publish.expected >= 0 and seq != publish.expected + 1:
+            raise Wrong(f"{publish.data!r} was to follow {publish.expected}, and is acked as {seq}")
+        if publish.refused:
+            raise Wrong(f"{publish.data!r} is acked as {seq} and refused")
+        self.last = max(self.last, seq)
+
+    def refuse(self, publish: Publish, code: int) -> None:
+        for one in publish.batch or [publish]:
+            one.refused = code
+
+    # ---- deliveries
+
+    def deliver(self, seq: int, dseq: int, data: bytes, sent: int) -> None:
+        """What a reader heard, and when it was sent."""
+        before = self.deliveries.setdefault(dseq, seq)
+        if before != seq:
+            raise Wrong(f"delivery {dseq} was of {before}, and is of {seq}")
+        if self.heard.setdefault(seq, data) != data or self.acked.get(seq, data) != data:
+            raise Wrong(f"{data!r} is delivered as {seq}, which is another message")
+        if self.done.get(seq, sent) < sent:
+            raise Wrong(f"{seq} is delivered again, though its ack was confirmed")
+
+    def confirm(self, seq: int, now: int) -> None:
+        self.done.setdefault(seq, now)
+
+    def floor(self, term: int, floor: int) -> None:
+        """A leader of the consumer has this ack floor."""
+        if term >= self.floors[1] and floor < self.floors[0]:
+            raise Wrong(f"the ack floor {floor} in term {term} was {self.floors[0]} before")
+        self.floors = [max(floor, self.floors[0]), max(term, self.floors[1])]
+
+    # ---- in the end
+
+    def check(self, where: str, messages: dict[int, Stored], last: int, keeps: bool) -> None:
+        """What a replica has: all that was acked, nothing twice, nothing that was not published.
+        keeps: nothing leaves the stream."""
+        if last < self.last:
+            raise Wrong(f"{where} ends at {last}, and {self.last} was acked")
+        seen: dict[bytes, int] = {}
+        for seq, (subject, _, data) in messages.items():
+            publish = self.published.get(data)
+            if publish is None or publish.subject != subject:
+                raise Wrong(f"{where} has {data!r} at {seq}, which nobody published there")
+            if data in seen:
+                raise Wrong(f"{where} has {data!r} at {seen[data]} and at {seq}")
+            if publish.refused:
+                raise Wrong(f"{where} has {data!r} at {seq}, refused by {publish.refused}")
+            seen[data] = seq
+        for seq, data in self.acked.items():
+            if seq in messages and messages[seq][2] != data:
+                raise Wrong(f"{where} has {messages[seq][2]!r} at {seq}, and {data!r} was acked")
+            if seq not in messages and keeps:
+                raise Wrong(f"{where} has lost {data!r}, acked as {seq}")
+        if keeps:
+            self.check_batches(where, seen)
+
+    def check_batches(self, where: str, seen: dict[bytes, int]) -> None:
+        """Each is there as a whole and in a row, or not at all."""
+        for publish in self.published.values():
+            batch = publish.batch
+            if batch is not None and batch[0] is publish:
+                at = [seen.get(one.data, 0) for one in batch]
+                if any(at) and at != list(range(at[0], at[0] + len(at))):
+                    raise Wrong(f"{where} has the batch of {publish.data!r} at {at}")
+
+    def check_heard(self) -> None:
+        """All that was acked was heard, where nothing leaves before that."""
+        for seq, data in self.acked.items():
+            if seq not in self.heard:
+                raise Wrong(f"{data!r}, acked as {seq}, was never delivered")

@@ -1,0 +1,332 @@
+"""A server of a simulated cluster: its disk, its environment while it runs, and its members of the
+groups of a stream and of a consumer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from jsserver.cext.groups import GroupError, RaftGroups
+from jsserver.cext.replicas import (
+    NEWS_DIVERGED,
+    NEWS_FAILED,
+    ConsumerReplica,
+    StreamReplica,
+    open_consumer_replica,
+    open_stream_replica,
+)
+from jsserver.cext.stream import StoreError
+from tests.cext.groups import deadline, files_due, write_files
+from tests.cext.raft import write_peer_state
+from tests.cext.replicas import state_of
+from tests.cext.stream import TestAccount, TestEnv, open_test_stream
+from tests.sim.disk import SimDisk, look
+from tests.sim.notes import Wrong
+from tests.unit.consumer_states import State, read_state
+from tests.unit.stream_world import FILE, SECOND, consumer_params, stream_params
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.sim.cluster import Cluster
+    from tests.sim.disk import Stored
+
+Place = TypeVar("Place", bytes, str)
+
+STREAM_GROUP, CONSUMER_GROUP = b"S-R3F-stream01", b"C-R3F-consum01"
+SYNC = b"$JSC.SYNC.stream01"
+REPLICA_EVENT = 10
+ONE = SECOND
+"""What the monotonic clock of a new environment shows."""
+ANEW = SECOND
+"""Until a member that stopped is opened again."""
+FOREVER = 1 << 62
+SERVING_MOST = 1024
+"""Bytes on their way to members that catch up: few messages of these histories."""
+
+
+class Server:
+    """One of the cluster, over kills and power cuts."""
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        self.cluster = cluster
+        self.number = number
+        self.name = b"server%02d" % number
+        rng = cluster.rng
+        self.disk = SimDisk(
+            rng.getrandbits(64), cluster.kind.loose and rng.random() < 0.5, cluster.ignores_syncs
+        )
+        for path in (b"/groups", b"/S", b"/S/obs"):
+            self.disk.mkdir(path)
+        self.make_directories()
+        self.up = False
+        self.life = 0
+        self.skew = 0
+        """What its wall clock shows beyond the true time."""
+        self.paused_until = 0
+        self.slow = 0
+        """How long its disk takes for a sync at most; 0: as usual."""
+        self.stopped: dict[str, str] = {}
+        """Why members of its present life have stopped."""
+        self.env: TestEnv
+        self.groups: RaftGroups
+        self.stream: StreamReplica | None = None
+        self.consumer: ConsumerReplica | None = None
+
+    def make_directories(self) -> None:
+        for path in (b"/groups/S", b"/groups/C", b"/S/obs/C"):
+            self.disk.mkdir(path)
+
+    # ---- its life
+
+    def start(self) -> None:
+        self.life += 1
+        self.up = True
+        self.wakes_at = FOREVER
+        self.commits_at = FOREVER
+        cluster = self.cluster
+        self.started = cluster.now
+        self.env = TestEnv(now=cluster.wall() + self.skew, seed=cluster.rng.getrandbits(32))
+        for inbox in cluster.inboxes():
+            self.env.listen(inbox)
+        self.disk.attach(self.env, 0)
+        self.groups = RaftGroups(self.env, TestAccount(), SERVING_MOST)
+        self.open()
+        self.turn()
+
+    def open(self) -> None:
+        """What is not there after a power cut in this start is opened by the next one."""
+        self.stopped = {}
+        try:
+            self.open_stream()
+            self.open_consumer()
+        except (StoreError, GroupError, OSError) as error:
+            if not self.disk.dead:
+                self.close_members()
+                self.cluster.note(f"{self.number} cannot open: {error}")
+                self.later(ANEW, self.reopen)
+
+    def open_stream(self) -> None:
+        names = self.cluster.names
+        handle = open_test_stream(
+            self.env, stream_params(**({"storage": FILE} | self.cluster.stream)), self.place(b"/S")
+        )
+        try:
+            self.stream = open_stream_replica(
+                self.groups,
+                handle,
+                "/groups/S",
+                name=STREAM_GROUP,
+                id=self.name,
+                peers=write_peer_state(len(names), names),
+                standing=0,
+                sync=SYNC,
+            )
+        except BaseException:
+            handle.close(False)
+            raise
+        handle.await_consumers()
+
+    def place(self, path: Place) -> Place | None:
+        """Of files; in memory there are none."""
+        return None if self.cluster.kind.memory else path
+
+    def open_consumer(self) -> None:
+        assert self.stream is not None
+        names = self.cluster.names
+        self.consumer = open_consumer_replica(
+            self.groups,
+            self.stream.handle,
+            consumer_params(**self.cluster.consumer),
+            self.place("/S/obs/C"),
+            group_directory="/groups/C",
+            name=CONSUMER_GROUP,
+            id=self.name,
+            peers=write_peer_state(len(names), names),
+            standing=0,
+            memory=self.cluster.kind.memory,
+        )
+        self.stream.handle.serve()
+
+    def close_members(self) -> None:
+        with suppress(StoreError):
+            if self.consumer is not None:
+                self.consumer.close(False)
+        self.consumer = None
+        if self.stream is not None:
+            handle = self.stream.handle
+            self.stream.close()
+            with suppress(StoreError):
+                handle.close(False)
+        self.stream = None
+
+    def reopen(self, empty: bool = False) -> None:
+        """As the control plane does with a member that stopped: all of the stream is opened anew,
+        with nothing where what it has is not what the group agreed on."""
+        self.close_members()
+        if empty:
+            self.empty()
+        self.open()
+
+    def empty(self) -> None:
+        """As with a new disk."""
+        for path in (b"/S", b"/groups/S", b"/groups/C"):
+            self.disk.remove(path)
+        self.disk.mkdir(b"/S")
+        self.disk.mkdir(b"/S/obs")
+        self.make_directories()
+
+    def end(self) -> None:
+        """Whatever becomes of its files."""
+        self.close_members()
+        self.groups.close()
+        self.disk.detach(self.env)
+        self.up = False
+
+    def kill(self) -> None:
+        """What was written stays."""
+        self.disk.stop()
+        self.end()
+        self.disk.kill()
+
+    def cut_power(self) -> None:
+        self.disk.stop()
+        self.end()
+        self.disk.cut()
+
+    # ---- a turn
+
+    def later(self, delay: int, do: Callable[[], None]) -> None:
+        """After a delay, if the same life goes on."""
+        life = self.life
+
+        def run() -> None:
+            if self.up and self.life == life:
+                if self.paused_until > self.cluster.now:
+                    self.cluster.at(self.paused_until, run)
+                else:
+                    self.turn(do)
+
+        self.cluster.at(self.cluster.now + delay, run)
+
+    def turn(self, do: Callable[[], object] | None = None) -> None:
+        """Something happens in it, and what follows from that."""
+        if not self.up:
+            return
+        now = self.cluster.now - self.started + ONE
+        self.quiet = False
+        """Nothing is staged."""
+        self.env.advance(now - self.env.mono)
+        if do is not None:
+            do()
+            self.env.run()
+        self.ends_turn()
+
+    def hear_message(self, dest: bytes, reply: bytes, header: bytes, data: bytes) -> None:
+        """Of another server; as `turn`, for what happens most."""
+        if self.up:
+            self.quiet = False
+            env = self.env
+            env.advance(self.cluster.now - self.started + ONE - env.mono)
+            env.inject(dest, data, reply, header, True, True)
+            self.ends_turn()
+
+    def hear_client(self, subject: bytes, data: bytes, reply: bytes, header: bytes) -> None:
+        self.turn(lambda: self.env.inject(subject, data, reply, header))
+
+    def ends_turn(self) -> None:
+        if self.disk.dead:
+            self.cluster.power_went(self)
+            return
+        env = self.env
+        if env.sent:
+            carry = self.cluster.carry
+            for dest, _, reply, header, data in env.take():
+                carry(self, dest, reply, header, data)
+        if env.events:
+            self.hear()
+        self.see_to_later()
+
+    def see_to_later(self) -> None:
+        now = self.cluster.now
+        due = deadline(self.env) - ONE + self.started
+        if due < self.wakes_at:
+            self.wakes_at = max(due, now)
+            self.later(self.wakes_at - now, self.wake)
+        if self.commits_at == FOREVER and not self.quiet:
+            delay = self.cluster.sync_time(self)
+            self.commits_at = self.cluster.now + delay
+            self.later(delay, self.commit)
+
+    def wake(self) -> None:
+        self.wakes_at = FOREVER
+
+    def commit(self) -> None:
+        """Of what was staged since the last time."""
+        self.commits_at = FOREVER
+        before = self.disk.calls
+        self.cluster.before_commit(self)
+        self.disk.commit(self.env)
+        if not self.disk.dead and files_due(self.groups):
+            write_files(self.groups)
+        if self.disk.calls == before:
+            self.quiet = True
+
+    # ---- what members tell
+
+    def hear(self) -> None:
+        events, self.env.events[:] = list(self.env.events), []
+        for kind, texts, numbers in events:
+            if kind != REPLICA_EVENT:
+                continue
+            if numbers[1] in (NEWS_FAILED, NEWS_DIVERGED):
+                self.halted(numbers[0], texts[0].decode(), numbers[1] == NEWS_DIVERGED)
+        self.cluster.look(self)
+
+    def halted(self, number: int, why: str, diverged: bool) -> None:
+        of = "stream" if self.stream is not None and self.stream.number == number else "consumer"
+        self.cluster.note(f"{of} of {self.number} stopped: {why}")
+        if of not in self.stopped:
+            self.stopped[of] = why
+            life = self.stream
+            self.later(ANEW, lambda: self.reopen(diverged) if self.stream is life else None)
+
+    # ---- what it has
+
+    def leads(self) -> bool:
+        return self.up and self.stream is not None and self.stream.leads()
+
+    def consumer_leads(self) -> bool:
+        return self.up and self.consumer is not None and self.consumer.leads()
+
+    def has(self) -> tuple[dict[int, Stored], int]:
+        """Messages, and the last sequence."""
+        assert self.stream is not None
+        _, messages, last = look(self.stream.handle)
+        return messages, last
+
+    def stream_state(self) -> bytes:
+        """All figures of a snapshot, with the refused entries."""
+        assert self.stream is not None
+        return state_of(self.stream.handle)
+
+    def consumer_state(self) -> State:
+        assert self.consumer is not None
+        return read_state(self.consumer.handle.encode_state())
+
+    def is_current(self) -> bool:
+        """Both members have what their groups have agreed on."""
+        if not self.up or self.stream is None or self.consumer is None or self.stopped:
+            return False
+        return self.stream.caught_up()
+
+    def has_read(self) -> bool:
+        """All that is there was delivered and acked."""
+        state = self.consumer_state()
+        return not state.pending and state.floor[1] >= max(self.has()[0], default=0)
+
+    def check_well(self) -> None:
+        """Both members run."""
+        for member in (self.stream, self.consumer):
+            if member is None or member.why():
+                raise Wrong(f"{self.name!r} has a member that does not run: {self.stopped}")

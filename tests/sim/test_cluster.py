@@ -1,0 +1,72 @@
+"""Histories of whole clusters, one a seed: what was acked is there, once, on every replica.
+
+`CLUSTER_SEEDS` (112) says how many of each kind, from `CLUSTER_FIRST` (1) on; `CLUSTER_SEED`
+repeats one. A run of minutes says from time to time how far it is.
+"""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.sim.cluster import history
+from tests.sim.cluster_kinds import KINDS
+from tests.sim.notes import Wrong
+
+SEEDS = int(os.environ.get("CLUSTER_SEEDS", "112"))
+FIRST = int(os.environ.get("CLUSTER_FIRST", "1"))
+PROGRESS = 30.0
+"""Seconds between two lines that say how far a run is."""
+REPEAT = (
+    "CLUSTER_SEED={} .venv/bin/python -m pytest "
+    "'tests/sim/test_cluster.py::test_what_is_acked_is_on_every_replica[{}]'"
+)
+LIAR_SEEDS = 20
+
+
+@pytest.mark.timeout(36000)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_acked_is_on_every_replica(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    if "CLUSTER_SEED" in os.environ:
+        history(int(os.environ["CLUSTER_SEED"]), kind)
+        return
+    wrong: list[str] = []
+    told = time.monotonic()
+    for seed in range(FIRST, FIRST + SEEDS):
+        if time.monotonic() - told > PROGRESS:
+            told = time.monotonic()
+            with capfd.disabled():
+                print(f"\n{kind}: {seed - FIRST} of {SEEDS} seeds, {len(wrong)} wrong; at {seed}")
+        try:
+            history(seed, kind)
+        except Wrong as found:
+            wrong.append(f"{found}\n  repeat: {REPEAT.format(seed, kind)}")
+            with capfd.disabled():
+                print(f"\n{wrong[-1]}")
+    assert not wrong, f"{len(wrong)} of {SEEDS} seeds:\n" + "\n".join(wrong[:10])
+
+
+def test_disks_that_ignore_syncs_are_caught() -> None:
+    for seed in range(1, LIAR_SEEDS + 1):
+        try:
+            history(seed, "three", ignores_syncs=True)
+        except Wrong:
+            return
+    pytest.fail(f"{LIAR_SEEDS} histories without syncs were right")
+
+
+PRINT = "from tests.sim.cluster import history; print(history(7, {!r}).trace())"
+
+
+def test_a_seed_is_the_same_history_every_time() -> None:
+    """In another process too: nothing of it hangs on an address, a clock or a hash."""
+    once = subprocess.run(
+        [sys.executable, "-c", PRINT.format("three")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert once.stdout.strip() == history(7, "three").trace()
