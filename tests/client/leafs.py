@@ -45,11 +45,19 @@ class Tree:
         return self.hub
 
     def add_leaf(
-        self, kind: str, *, remote: str = "", url: str = "", rest: str = "", **options: Any
+        self,
+        kind: str,
+        *,
+        remote: str = "",
+        url: str = "",
+        block: str = "",
+        rest: str = "",
+        **options: Any,
     ) -> Server:
-        """`remote`: more of its remote than the URL; `rest`: beside its `leafnodes`."""
-        dialled = url or self.url
-        block = f'leafnodes {{ remotes: [ {{ url: "{dialled}"\n{remote} }} ]\nreconnect: 200ms }}'
-        config = f"server_name: LEAF{len(self.members)}\n{rest}\n{block}\n"
+        """`remote`: more of its remote than the URL; `block`: more of its `leafnodes`; `rest`:
+        beside that."""
+        remotes = f'remotes: [ {{ url: "{url or self.url}"\n{remote} }} ]'
+        leafnodes = f"leafnodes {{ {remotes}\nreconnect: 200ms\n{block} }}"
+        config = f"server_name: LEAF{len(self.members)}\n{rest}\n{leafnodes}\n"
         self.members.append(server(self.servers, kind, config, **options))
         return self.members[-1]

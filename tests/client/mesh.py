@@ -5,7 +5,7 @@ import contextlib
 import itertools
 import json
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 from nats.aio.client import Client
@@ -18,6 +18,15 @@ from tests.servers import Server, Servers, free_port
 NAMES = "ABCDEF"
 MIXED = ("oop", "opo", "poo", "opp", "pop", "ppo", "ooo")
 """Clusters of three by their kinds in the order of their starts: o is ours, p nats-server."""
+ACCOUNTS = """
+    accounts {
+        SYS { users: [{ user: sys, password: sys }] }
+        ONE { jetstream: enabled, users: [{ user: one, password: x }] }
+    }
+    system_account: SYS
+    no_auth_user: one
+"""
+"""An account with JetStream, and the system account."""
 
 
 class Cluster:
@@ -33,6 +42,22 @@ class Cluster:
         """Starts members of these kinds. `block`: more of each `cluster`; `rest`: beside it."""
         for kind in kinds:
             self.add(kind, block=block, rest=rest, **options)
+
+    def start_all(self, kinds: str, rests: Iterable[str] = itertools.repeat(ACCOUNTS)) -> None:
+        """Starts members with JetStream, each of which dials all. `rests`: as `rest`, of each."""
+        ports = [free_port() for _ in kinds]
+        for kind, rest, port in zip(kinds, rests, ports, strict=False):
+            self.add(kind, rest=rest, routes=ports, port=port, jetstream=True, monitor=True)
+
+    async def whole(self) -> None:
+        """Waits until all know who leads the meta group, and all its members."""
+
+        def known() -> bool:
+            found = [page(one, "jsz").get("meta_cluster", {}) for one in self.members]
+            size = len(self.members)
+            return all(one.get("leader") and one.get("cluster_size") == size for one in found)
+
+        await until(known, 60)
 
     def add(
         self,

@@ -13,6 +13,7 @@ class Proxy:
         self._writers: list[asyncio.StreamWriter] = []
         self._open = asyncio.Event()
         self._open.set()
+        self._shut = False
         self.port = 0
 
     @contextlib.asynccontextmanager
@@ -32,6 +33,14 @@ class Proxy:
             writer.transport.abort()
         self._writers.clear()
 
+    def shut(self) -> None:
+        """Resets all connections, and takes no new ones."""
+        self._shut = True
+        self.cut()
+
+    def reopen(self) -> None:
+        self._shut = False
+
     def hold(self) -> None:
         """Takes nothing more from connections that are open."""
         self._open.clear()
@@ -40,6 +49,9 @@ class Proxy:
         self._open.set()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._shut:
+            writer.transport.abort()
+            return
         try:
             there, out = await asyncio.open_connection("127.0.0.1", self._to)
         except OSError:

@@ -235,3 +235,14 @@ def plain(value: object, key: str = "") -> object:
     if key in TIMES and value != "0001-01-01T00:00:00Z":
         return "TIME"
     return value
+
+
+def played(recorder: Recorder, case: Callable[[Recorder], None]) -> list[Heard]:
+    """What is heard while a case is played, to its end or until nothing more comes in time."""
+    try:
+        case(recorder)
+    except TimedOut:
+        recorder.note("nothing more came in time")
+    finally:
+        recorder.close()
+    return recorder.said

@@ -65,10 +65,7 @@ WRONG_MIRRORS: tuple[dict[str, Any], ...] = (
     *({"allow_msg_counter": True}, {"allow_atomic": True}, {"allow_batched": True}),
     *({"allow_msg_schedules": True}, {"subject_delete_marker_ttl": 1000000000}),
     *({"max_msg_size": 10}, {"max_msg_size": 100}, {"duplicate_window": 1000000000}),
-    *(
-        {"mirror": {"name": "O", **more}}
-        for more in WRONG_ORIGINS
-    ),
+    *({"mirror": {"name": "O", **more}} for more in WRONG_ORIGINS),
 )
 
 

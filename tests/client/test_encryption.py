@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.client.backups import backup, restore, stored
 from tests.client.raw import RawApp
 from tests.client.test_object_reload import BUCKET
 from tests.servers import Server, Servers
@@ -149,6 +150,47 @@ def test_a_wrong_key_is_named_and_changes_nothing(
         assert contents(tmp_path) == files
     server = started(servers, "ours", tmp_path, key="secret")
     assert served(server.port) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ({}, {"key": "another"}),
+        ({"key": "secret", "cipher": "aes"}, {}),
+        ({"key": "secret"}, {"key": "another", "cipher": "aes"}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("writer", "reader"), [("ours", "peer"), ("peer", "ours"), ("ours", "ours")]
+)
+def test_a_backup_goes_to_a_server_with_other_keys(
+    servers: Servers,
+    tmp_path: Path,
+    writer: str,
+    reader: str,
+    source: dict[str, str],
+    target: dict[str, str],
+) -> None:
+    """It is in clear, whatever keys the servers have at either end."""
+    one = started(servers, writer, tmp_path / "one", **source)
+    fill(one.port, "s2")
+    expected = served(one.port)
+    with RawApp(one.port) as client:
+        messages = stored(client, "S")[1]
+        answer, archive, _ = backup(client, "S", chunk_size=64 << 10)
+    two = started(servers, reader, tmp_path / "two", **target)
+    with RawApp(two.port) as client:
+        made = restore(client, answer["config"], archive)
+        assert made.get("error") is None, made
+        assert stored(client, "S")[1] == messages
+    assert served(two.port) == expected
+    two.stop()
+    if target:
+        assert in_clear(tmp_path / "two") == []
+    for who in ("ours", "peer"):
+        server = started(servers, who, tmp_path / "two", **target)
+        assert served(server.port) == expected
+        server.stop()
 
 
 def test_changes_of_an_encrypted_stream_stay(servers: Servers, tmp_path: Path) -> None:

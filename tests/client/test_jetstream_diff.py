@@ -20,8 +20,7 @@ from tests.client import (
     transform_cases,
 )
 from tests.client.jetstream_cases import Case
-from tests.client.raw import TimedOut
-from tests.client.recorder import Heard, Recorder
+from tests.client.recorder import Heard, Recorder, played
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -45,14 +44,7 @@ def pair(module_servers: Servers) -> Iterator[tuple[Server, Server]]:
 
 
 def play(server: Server, case: Case, stream: str, patience: int) -> list[Heard]:
-    recorder = Recorder(server.port, stream, patience)
-    try:
-        case(recorder)
-    except TimedOut:
-        recorder.note("nothing more came in time")
-    finally:
-        recorder.close()
-    return recorder.said
+    return played(Recorder(server.port, stream, patience), case)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)

@@ -11,11 +11,12 @@ import pytest
 from jsserver.text.identity import PREFIX_USER
 from tests.client.aio import asynchronous, connected
 from tests.client.leafs import MIXED, Tree
-from tests.client.mesh import meet
+from tests.client.mesh import meet, page
 from tests.client.tokens import configured
 from tests.jwts import Account, Operator, User
 from tests.nkeys import Signer
 from tests.servers import Servers
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.parametrize("kinds", MIXED)]
 
@@ -128,3 +129,44 @@ async def test_a_reload_ends_those_who_may_not_stay(servers: Servers, kinds: str
     tree.hub.process.send_signal(signal.SIGHUP)
     tree.hub.wait_log("Reloaded server configuration")
     tree.hub.wait_log("authentication error")
+
+
+@asynchronous
+async def test_no_more_leaf_nodes_than_an_account_may_have(servers: Servers, kinds: str) -> None:
+    users = "users: [{user: a, password: a}], limits { max_leafnodes: 1 }"
+    tree = Tree(servers)
+    tree.add_hub(kinds[0], rest=f"accounts {{ A {{ {users} }} }}")
+    url = tree.url.replace("//", "//a:a@")
+    tree.add_leaf(kinds[1], url=url)
+    await joined(tree, user="a", password="a")
+    tree.add_leaf(kinds[1], url=url).wait_log("maximum account active connections exceeded")
+
+
+def test_by_a_token_where_no_client_was_before(
+    servers: Servers, kinds: str, tmp_path: Path
+) -> None:
+    """The account is fetched for the leaf node."""
+    operator = Operator()
+    account = Account(operator, name="MAIN")
+    path = credentials(tmp_path, User(account))
+    tree = Tree(servers)
+    rest = configured(operator, [account]).replace("server_name: one\n", "")
+    tree.add_hub(kinds[0], rest=rest)
+    tree.add_leaf(kinds[1], remote=f'credentials: "{path}"', monitor=True)
+    wait_until(lambda: page(tree.members[1], "/leafz")["leafnodes"] == 1, "the leaf node is in")
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_no_more_leaf_nodes_than_a_token_says(
+    servers: Servers, kinds: str, most: int, tmp_path: Path
+) -> None:
+    operator = Operator()
+    account = Account(operator, name="MAIN")
+    account.token = account.limited(leaf=most)
+    path = credentials(tmp_path, User(account))
+    tree = Tree(servers)
+    rest = configured(operator, [account]).replace("server_name: one\n", "")
+    tree.add_hub(kinds[0], rest=rest)
+    leafs = [tree.add_leaf(kinds[1], remote=f'credentials: "{path}"') for _ in range(most + 1)]
+    refused = "maximum account active connections exceeded"
+    wait_until(lambda: any(refused in leaf.log() for leaf in leafs), "a leaf node is refused")

@@ -8,7 +8,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from jsserver.services.unheld import REASON
+from jsserver.services.unheld import VOTES
 from jsserver.text.identity import short_hash
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.test_meta_member import Members
@@ -79,7 +79,7 @@ async def test_it_is_offline_as_on_a_nats_server_that_does_not_support_it(server
             said = assignment("consumer", name, peer, consumer | more)
             await propose(system, ASSIGN_CONSUMER, said)
         log = members.ours.log
-        await until(lambda: f"Detected unsupported consumer 'ONE > OURS > D': {REASON}" in log())
+        await until(lambda: f"Detected unsupported consumer 'ONE > OURS > D': {VOTES}" in log())
         for subject in ("$JSC.SI.ONE.{}", "$JSC.CI.ONE.{}.D"):
             mine = await asked(system, subject.format("OURS"))
             theirs = await asked(system, subject.format("THEIRS"))
@@ -91,7 +91,7 @@ async def test_it_is_offline_as_on_a_nats_server_that_does_not_support_it(server
             assert "offline" in mine["error"]["description"]
         listed = await api(client, "STREAM.LIST")
         assert sorted(listed["missing"]) == ["OURS", "THEIRS"]
-        assert listed["offline"]["OURS"] == REASON
+        assert listed["offline"]["OURS"] == VOTES
         assert [one["config"]["name"] for one in listed["streams"]] == ["REAL"]
         assert log().count("Detected unsupported stream 'ONE > OURS'") == 1
 
@@ -140,4 +140,4 @@ async def test_who_holds_it_answers_where_there_is_another(servers: Servers) -> 
         assert [one["config"]["name"] for one in found] == ["THREE", "OURS"]
         assert ["offline_reason" in one for one in found] == [False, True]
         assert answers.pending_msgs == 0
-        assert (await api(client, "STREAM.LIST"))["offline"] == {"OURS": REASON}
+        assert (await api(client, "STREAM.LIST"))["offline"] == {"OURS": VOTES}

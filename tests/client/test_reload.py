@@ -123,13 +123,13 @@ def test_the_log_changes(servers: Servers, tmp_path: Path) -> None:
 
 def test_files_for_scripts_are_written_anew(servers: Servers, tmp_path: Path) -> None:
     server = servers.under_test(config=f"ports_file_dir: '{tmp_path}'")
-    wait_until(lambda: any(tmp_path.glob("*.ports")), "the ports file")
-    (first,) = tmp_path.glob("*.ports")
+    wait_until(lambda: any(tmp_path.glob("[!.]*.ports")), "the ports file")
+    (first,) = tmp_path.glob("[!.]*.ports")
     other = tmp_path / "other"
     other.mkdir()
     reload(server, f"ports_file_dir: '{other}', pid_file: '{tmp_path}/pid'")
     assert not first.exists()
-    assert str(server.port) in next(other.glob("*.ports")).read_text()
+    assert str(server.port) in next(other.glob("[!.]*.ports")).read_text()
     assert (tmp_path / "pid").read_text() == str(server.pid)
 
 

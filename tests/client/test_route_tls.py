@@ -9,25 +9,13 @@ from tests.client.aio import asynchronous, until
 from tests.client.mesh import Cluster, page
 from tests.client.reloads import reload
 from tests.client.test_route_ways import PAIRS, speak
+from tests.client.tls import block
 from tests.servers import Server, Servers
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
 ROUTES_OF_A_PEER = 4
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "ours")
-
-
-def block(issued: Issued, authority: Authority, more: str = "") -> str:
-    return f"""tls {{
-        cert_file: "{issued.cert}", key_file: "{issued.key}"
-        ca_file: "{authority.cert}", timeout: 5
-        {more}
-    }}"""
 
 
 def here(authority: Authority) -> Issued:

@@ -55,7 +55,7 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
         config="""
             disable_sublist_cache: true
             websocket { port: -1, no_tls: true }
-            jetstream { max_buffered_msgs: 5, limits { max_ha_assets: 1, batch { max_msgs: 9 } } }
+            jetstream { max_buffered_msgs: 5, limits { batch { max_msgs: 9 } } }
             max_payload: 9MB
             """,
         args=["-sd", str(servers.base / "store")],
@@ -65,7 +65,6 @@ def test_what_has_no_effect_is_warned_about(servers: Servers) -> None:
         '"disable_sublist_cache" has no effect',
         "Websocket not configured with TLS. DO NOT USE IN PRODUCTION!",
         '"max_buffered_msgs" has no effect',
-        '"max_ha_assets" has no effect',
         "Maximum payloads over 8.00 MB are generally discouraged",
     ):
         assert sum(words in line for line in warnings) == 1, words
@@ -161,8 +160,8 @@ def test_a_start_loads_only_what_it_needs(tmp_path: Path, jetstream: bool) -> No
 @pytest.mark.parametrize(
     ("options", "language", "most"),
     [
-        ({"monitor": False}, set(), 100),
-        ({"monitor": True}, set(), 100),
+        ({"monitor": False}, set(), 101),
+        ({"monitor": True}, set(), 101),
         ({"config": 'ping_interval: "2m"'}, {"datetime", "re"}, 118),
     ],
 )
@@ -290,8 +289,8 @@ def test_a_ports_file_that_cannot_be_removed_ends_no_stop_badly(
     folder = tmp_path / "ports"
     folder.mkdir()
     server = servers.under_test(args=["--ports_file_dir", str(folder)])
-    wait_until(lambda: any(folder.glob("*.ports")), "the ports file")
-    (file,) = folder.glob("*.ports")
+    wait_until(lambda: any(folder.glob("[!.]*.ports")), "the ports file")
+    (file,) = folder.glob("[!.]*.ports")
     file.unlink()
     if gone == "the folder":
         folder.rmdir()

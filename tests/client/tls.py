@@ -36,6 +36,15 @@ class Site:
         return f'ca_file: "{self.authority.cert}", verify: true'
 
 
+def block(issued: Issued, authority: Authority, more: str = "") -> str:
+    """Of links between servers, whose certificates the authority has made."""
+    return f"""tls {{
+        cert_file: "{issued.cert}", key_file: "{issued.key}"
+        ca_file: "{authority.cert}", timeout: 5
+        {more}
+    }}"""
+
+
 def page(server: Server, path: str) -> dict[str, Any]:
     with urllib.request.urlopen(server.monitor_url + path, timeout=10) as answer:
         found: dict[str, Any] = json.load(answer)

@@ -10,8 +10,9 @@ import pytest
 from jsserver.config import ConfigError
 from jsserver.config.accounts import is_account_name
 from jsserver.config.advice import warnings
+from jsserver.config.jetstreams import AUTOMATIC
 from jsserver.config.load import check, load, read_file
-from jsserver.config.options import AUTOMATIC, AssetLimits, Options, Permissions, SubjectPermission
+from jsserver.config.options import AssetLimits, Options, Permissions, SubjectPermission
 from jsserver.config.values import WITHOUT_EFFECT
 from jsserver.text.goformat import MINUTE, SECOND
 from jsserver.text.identity import PREFIX_USER, encode_public
@@ -174,20 +175,16 @@ def test_jetstream_limits(files: Files) -> None:
 @pytest.mark.parametrize(
     ("text", "names"),
     [
-        ("accounts {A {limits {max_leafs: 1}}}", ["max_leafnodes"]),
-        ("accounts {A {limits {max_leafs: -1}}}", []),
+        ("accounts {A {limits {max_leafs: 1}}}", []),
         ("no_sublist_cache: true", ["disable_sublist_cache"]),
-        ("connect_error_reports: 3600\nreconnect_error_reports: 2", ["reconnect_error_reports"]),
+        ("connect_error_reports: 3600\nreconnect_error_reports: 2", []),
         ("jetstream {max_buffered_msgs: 5}", ["max_buffered_msgs"]),
         ("jetstream {max_buffered_msgs: 0, max_buffered_size: 128MB}", []),
         (
             "jetstream {meta_compact: 5, max_concurrent_io: 4}",
             ["meta_compact", "max_concurrent_io"],
         ),
-        (
-            'jetstream {limits {max_ha_assets: 1, batch {max_msgs: 7, timeout: "10s"}}}',
-            ["max_ha_assets"],
-        ),
+        ('jetstream {limits {max_ha_assets: 1, batch {max_msgs: 7, timeout: "10s"}}}', []),
     ],
 )
 def test_what_has_no_effect_is_named_where_it_asks_for_something(
@@ -342,10 +339,7 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {write_timeout: close}", "cluster (write_timeout)"),
-        ("gateway {name: A, port: 7222, tls {cert_file: x}}", "gateway (tls)"),
-        ('leafnodes {remotes: [{url: "tls://x"}]}', "a leafnode remote over TLS"),
         ('leafnodes {remotes: [{url: "ws://x"}]}', "a leafnode remote over WebSocket"),
-        ("leafnodes {listen: 7422, tls {cert_file: x}}", "leafnodes (tls)"),
         ("leafnodes {remotes: [{proxy {url: x}}]}", "leafnodes (proxy)"),
         ("leafnodes {write_deadline: 1s}", "leafnodes (write_deadline)"),
         ("mqtt {port: 1883}", "the mqtt listener"),
@@ -577,3 +571,18 @@ def test_a_name_that_cannot_be_used_is_told_in_short(files: Files) -> None:
     for text in (f'accounts {{"{"x" * 10_000}" {{}}}}', "accounts: [a/b]"):
         (line,) = files.problems(text)
         assert "cannot be used" in line and len(line) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("", 64 << 20),
+        ("max_outstanding_catchup: 0", 64 << 20),
+        ("max_outstanding_catchup: 5K", 5000),
+    ],
+)
+def test_what_may_be_on_its_way_to_members_that_catch_up(
+    files: Files, text: str, most: int
+) -> None:
+    options = files.read(f"jetstream {{ {text}\n enabled: true }}")
+    assert options.jetstream.max_outstanding_catchup == most

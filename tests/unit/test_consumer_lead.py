@@ -113,7 +113,7 @@ def test_a_refused_proposal_answers_and_delivers_nothing():
     assert c.pull(1) == [] and c.agree() == []
     c.member.refuses = False
     c.member.follow()
-    assert statuses(c.world.env.take()) == ["409 Leadership Change"]
+    assert statuses(c.world.env.take()) == ["409 Leadership Change"], "it was not told"
     c.member.lead()
     assert c.state().pending.keys() == {1}
 
@@ -139,7 +139,8 @@ def test_a_status_comes_behind_the_messages_of_its_request():
     assert c.pull(5, no_wait="true") == []
     got = c.settle()
     assert [b"$JS.ACK" in m[2] for m in got] == [True, True, False]
-    assert statuses(got) == ["404 No Messages"]
+    assert statuses(got) == ["408 Request Timeout"]
+    assert statuses(c.pull(5, no_wait="true")) == ["404 No Messages"]
 
 
 def test_requests_that_wait_are_told_and_end():
@@ -163,6 +164,69 @@ def test_who_takes_the_lead_ends_requests_of_the_leader_before():
     got = w.env.take()
     assert [m[0] for m in got] == [b"inbox"] and statuses(got) == ["409 Leadership Change"]
     assert member.asked() == 0
+
+
+def test_who_waits_hears_of_another_leader_once():
+    c = Leading(0)
+    c.settle()
+    c.pull(1, expires=60 * SECOND)
+    c.settle()
+    c.member.follow()
+    assert c.world.env.take() == [], "the next leader knows of the request"
+    c.member.lead()
+    assert statuses(c.world.env.take()) == ["409 Leadership Change"]
+    assert (REQUEST_ENDS, b"inbox") in c.said()
+
+
+def test_who_waits_hears_that_the_consumer_is_deleted():
+    c = Leading(0)
+    c.settle()
+    c.pull(1, expires=60 * SECOND)
+    c.settle()
+    c.member.end()
+    c.handle.close(True)
+    assert statuses(c.world.env.take()) == ["409 Consumer Deleted"]
+
+
+def test_a_new_consumer_is_shown_where_it_starts():
+    c = Leading(5, deliver_policy=NEW_ONLY)
+    shown = c.handle.changed_state()
+    assert (shown.delivered_stream, shown.floor_stream, shown.num_pending) == (5, 0, 0)
+    c = Leading(5)
+    c.settle()
+    c.pull(2)
+    c.settle()
+    assert c.handle.changed_state().num_pending == 5, "as it was before its first delivery"
+
+
+def test_what_comes_while_no_quorum_answers_is_as_if_it_had_not():
+    c = Leading(3, ack_wait=SECOND)
+    c.pull(2)
+    first, second = c.settle()
+    c.world.ack(first)
+    c.member.busy = True
+    assert c.world.ack(second, b"", b"inbox") == []
+    assert c.pull(1, expires=60 * SECOND) == []
+    assert c.said() == [(ACKED, 1, 1)]
+    c.member.busy = False
+    got = c.settle()
+    assert b"inbox" not in [m[0] for m in got if b"$JS.ACK" not in m[2]]
+    assert seqs(got) == [3], "it leads on"
+    c.pull(1, expires=60 * SECOND)
+    c.world.env.advance(2 * SECOND)
+    assert seqs(c.settle())[:1] == [2]
+
+
+def test_what_is_given_up_while_no_quorum_answers_is_so_later():
+    c = Leading(1, ack_wait=SECOND, max_deliver=1)
+    c.pull(1)
+    c.settle()
+    c.member.busy = True
+    c.world.env.advance(2 * SECOND)
+    c.member.busy = False
+    assert c.said() == []
+    c.world.env.advance(2 * SECOND)
+    assert c.said() == [(DELIVERED, 1, 1, 2)]
 
 
 def test_given_up_after_max_deliver():
@@ -233,6 +297,31 @@ def test_a_purge_is_agreed_on():
     assert seqs(c.settle()) == [6]
 
 
+def test_a_purge_moves_the_floor_that_is_shown():
+    c = Leading(5)
+    c.settle()
+    assert c.world.stream.purge(None, 4, 0) == 3
+    shown = c.handle.state()
+    assert (shown.delivered_stream, shown.floor_stream, shown.num_pending) == (3, 3, 2)
+    c.settle()
+    c.pull(1)
+    c.settle()
+    assert (c.handle.state().floor_consumer, c.handle.state().floor_stream) == (0, 3)
+    c.member.follow()
+    assert c.handle.state().floor_stream == 3
+
+
+def test_a_purge_of_a_part_tells_of_what_was_not_acked():
+    c = Leading(4)
+    c.pull(3)
+    c.settle()
+    c.world.env.listen(b"$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
+    assert c.world.stream.purge(b"s.*", 3, 0) == 2
+    assert [e[2][1] for e in c.world.env.events] == [1, 2]
+    c.settle()
+    assert list(c.state().pending) == [3]
+
+
 def test_a_reset_is_agreed_on():
     c = Leading(5)
     c.pull(3)
@@ -244,6 +333,22 @@ def test_a_reset_is_agreed_on():
     got = c.settle()
     assert [tokens(m)[:3] for m in got] == [(1, 2, 1)]
     assert c.state().delivered == (1, 2)
+
+
+def test_a_reset_without_acks_goes_to_where_it_starts():
+    c = Leading(5, deliver_policy=NEW_ONLY)
+    c.settle()
+    assert c.member.reset(0, b"inbox") == 0
+    assert c.said() == [(RESET, 6, b"inbox")]
+    c.settle()
+    c.world.fill(2)
+    c.pull(1)
+    c.settle()
+    assert c.member.reset(0, b"inbox") == 0
+    assert c.said() == [(RESET, 6, b"inbox")]
+    c.pull(1, expires=60 * SECOND)
+    c.settle()
+    assert c.handle.changed_state().num_pending == 2, "before it delivers again"
 
 
 def test_the_group_hears_where_a_new_consumer_starts():

@@ -32,31 +32,12 @@ VOCABULARY = re.compile(r"KIND_|CLOSE_|ENTRY_|EXTENDS")
 #: What headers publish though nothing of the product calls it yet, and the feature to come that
 #: will. Tests drive it, so that the feature finds it sound.
 SEAMS = {
-    "change_get": "clusters: an entry of a stream's group is a change",
-    "consumer_apply": "clusters: what a consumer's group agreed on",
-    "consumer_entry_get": "clusters: entries of a consumer's group",
-    "consumer_follow": "clusters: a consumer whose server no longer leads",
-    "consumer_join": "clusters: a consumer that is a member of a group",
-    "consumer_lead_group": "clusters: a consumer that leads its group",
-    "consumer_reset_group": "clusters: a request to reset a consumer of a group",
-    "consumer_restore": "clusters: a snapshot of a consumer's group",
     "keeper_turn": "clusters under a simulated clock: a server without threads of its own",
     "log_cut_head": "clusters: a log drops what a snapshot holds",
     "log_cut_tail": "clusters: a log drops what its leader did not commit",
     "log_end": "clusters: where an entry of a log will start, for a later cut",
-    "raftlog_open_memory": "clusters: groups of streams and consumers in memory",
-    "store_figures": "metrics: bytes that a stream's blocks and its index take",
-    "member_applied": "clusters: up to where a group's log may be let go",
-    "member_apply": "clusters: what a group has agreed on",
-    "member_follow": "clusters: a stream whose server no longer leads",
-    "member_lead": "clusters: a stream whose server leads",
-    "member_propose": "clusters: deletes and purges on request",
-    "member_take": "clusters: what the leader of a stream proposes",
-    "member_open": "clusters: a stream that is a member of a group",
-    "member_recovered": "clusters: what a log had at the start is applied",
-    "member_refused": "clusters: what a snapshot says besides the messages",
-    "stream_stage": "clusters: publishes that are checked before a majority has them",
     "stream_stage_end": "clusters: all are stored and acked together, or refused together",
+    "store_figures": "metrics: bytes that a stream's blocks and its index take",
 }
 
 #: Layers that no other calls yet, by the feature to come: what their headers publish is entered.

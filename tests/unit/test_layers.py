@@ -27,6 +27,7 @@ LAYERS = {
     "raft": {"bytes"},
     "raftlog": {"bytes", "store", "raft"},
     "groups": {"bytes", "store", "stream", "raft", "raftlog"},
+    "replicas": {"bytes", "store", "stream", "consumer", "raft", "raftlog", "groups"},
     "language": {"bytes"},
 }
 #: Part of the control plane -> what it may know of the rest of it, and does know; a part may know
@@ -53,6 +54,7 @@ PARTS = {
         *("text.transforms", "text.urls"),
     },
     **{key: set() for key in ("disk.ballast", "disk.directories", "disk.keys")},
+    "disk.groupkeys": {"disk.keys"},
     "disk.quarantine": {"disk.directories"},
     "disk.storedir": {"disk.directories", "text.denied", "text.goformat", "text.nuid"},
     "disk.storage": {
@@ -98,7 +100,6 @@ PARTS = {
         *("access.certificates", "access.info", "access.secured", "config", "process.addresses"),
         *("process.logs", "process.sockets"),
     },
-    "cluster": {"text.goformat", "text.s2"},
     "wire": {"text.goformat"},
     "assets": {"text.goformat", "text.identity", "text.transforms", "wire"},
     "instances": {
@@ -110,11 +111,12 @@ PARTS = {
         "text.s2",
     },
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
+    "cluster": {"api", "assets", "config", "text.goformat", "text.identity", "text.s2", "wire"},
     "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
-        *("assets", "config", "instances", "jwt", "links", "process.sockets", "text.goformat"),
-        *("text.http", "text.identity", "wire"),
+        *("assets", "cluster", "config", "instances", "jwt", "links", "process.sockets"),
+        *("text.goformat", "text.http", "text.identity", "wire"),
     },
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
@@ -122,16 +124,18 @@ PARTS = {
     "services.linked": {"access.clients", "config", "links", "process.sockets", "text.goformat"},
     "services.routes": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
-        *("process.logs", "process.sockets", "services.linked", "text.goformat"),
+        *("access.secured", "process.logs", "process.sockets", "services.linked"),
+        "text.goformat",
     },
     "services.leafs": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "access.refusal"),
-        *("client.credentials", "config", "links", "process.logs"),
+        *("access.secured", "client.credentials", "config", "links"),
+        "process.logs",
         *("services.linked", "text.goformat", "text.nuid"),
     },
     "services.gateways": {
-        *("access.clients", "config", "links", "process.logs", "process.sockets"),
-        *("services.linked", "services.routes", "text.goformat"),
+        *("access.clients", "access.secured", "config", "links", "process.logs"),
+        *("process.sockets", "services.linked", "services.routes", "text.goformat"),
     },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
@@ -152,7 +156,9 @@ PARTS = {
         *("access.accounts", "access.auth", "access.operator", "access.refusal"),
         *("access.resolvers", "assets", "jwt", "process.logs", "services.door"),
         *("services.jetstream", "services.tenant_links", "text.goformat", "text.identity"),
+        "config",
     },
+    "services.needed": {"access.refusal", "services.tenants"},
     "services.callouts": {
         *("access.accounts", "access.auth", "access.callout", "access.clients"),
         *("access.operator", "access.refusal", "config", "jwt", "process.logs"),
@@ -164,25 +170,76 @@ PARTS = {
         "services.tenants",
     },
     "services.answers": {"config", "text.goformat", "wire"},
+    "services.members": {
+        *("access.accounts", "assets", "cluster", "text.identity", "wire"),
+    },
+    "services.answering": {"access.accounts", "api", "cluster", "services.answers"},
+    "services.usages": {"access.accounts", "cluster", "instances", "services.subjects"},
+    "services.elections": {"api", "cluster"},
+    "services.metalead": {
+        *("access.accounts", "api", "assets", "cluster", "services.answering"),
+        *("services.replies", "text.identity"),
+        *("text.nuid", "wire"),
+    },
+    "services.clusterapi": {
+        *("access.accounts", "api", "cluster", "process.logs", "services.answering"),
+        *("services.metalead", "services.needed", "wire"),
+    },
     "services.unheld": {
         *("access.accounts", "api", "cluster", "process.logs", "services.answers"),
-        *("services.subjects", "text.goformat", "wire"),
+        *("services.clusterapi", "services.subjects", "text.goformat", "wire"),
+    },
+    "services.standing": {"disk.directories"},
+    "services.replicas": {
+        *("api", "assets", "cluster", "disk.directories", "disk.groupkeys", "disk.keys"),
+        *("instances", "services.standing", "text.goformat", "wire"),
+    },
+    "services.regrouping": {"cluster", "instances", "services.replicas", "services.standing"},
+    "services.movers": {"cluster", "services.replicas"},
+    "services.changes": {
+        *("api", "assets", "cluster", "instances", "services.replicas", "text.goformat"),
+    },
+    "services.refusals": {"api", "cluster", "instances", "text.goformat", "wire"},
+    "services.restores": {
+        *("api", "assets", "cluster", "instances", "services.answering", "services.refusals"),
+        *("services.replicas", "text.nuid", "wire"),
+    },
+    "services.held": {
+        *("access.accounts", "api", "assets", "cluster", "instances", "process.logs"),
+        *("services.answering", "services.answers", "services.changes", "services.jetstream"),
+        *("services.movers", "services.needed", "services.refusals", "services.regrouping"),
+        *("services.replicas", "services.restores"),
+        *("text.goformat", "wire"),
+    },
+    "services.holdings": {
+        *("access.accounts", "cluster", "services.answering", "services.elections"),
+        *("services.held", "services.jetstream", "services.unheld", "services.usages"),
+    },
+    "services.held_api": {
+        *("access.accounts", "api", "assets", "cluster", "instances", "services.answers"),
+        *("services.clusterapi", "services.held", "services.jetstream"),
+        *("services.replicas", "services.unheld", "wire"),
     },
     "services.metagroup": {
-        *("access.accounts", "cluster", "config", "disk.directories", "disk.quarantine"),
-        *("process.logs", "services.unheld"),
-        *("text.goformat", "text.identity"),
+        *("access.accounts", "assets", "cluster", "config", "disk.directories", "disk.groupkeys"),
+        "disk.quarantine",
+        *("process.logs", "services.clusterapi", "services.members", "services.metalead"),
+        *("services.held", "services.held_api", "services.holdings", "services.jetstream"),
+        *("services.needed", "services.replicas", "services.unheld"),
+        "text.goformat",
+        "text.identity",
     },
     "services.claims": {
         *("access.accounts", "access.operator", "access.refusal", "access.resolvers", "jwt"),
         *("process.logs", "services.answers", "services.tenants", "text.identity", "wire"),
     },
+    "services.packs": {"access.accounts", "access.resolvers", "text.nuid"},
     "services.operated": {
         *("access.accounts", "access.operator", "access.proxies", "access.refusal"),
         *("access.resolvers", "config", "jwt", "process.logs"),
         *("services.callouts", "services.claims", "services.door"),
         *("services.inbox", "services.jetstream", "services.logins", "services.replies"),
-        *("services.answers", "services.tenants", "text.goformat"),
+        *("services.answers", "services.packs", "services.tenants", "text.goformat"),
     },
     "services.peers": {
         *("access.certificates", "access.ocsp", "access.responses", "config", "process.logs"),
@@ -227,9 +284,9 @@ PARTS = {
     },
     "services.followers": {
         *("access.accounts", "access.certificates", "access.clients", "access.configured"),
-        *("access.secured", "config", "disk.storage", "listeners", "process.logs"),
-        *("services.certificates", "services.delegates", "services.inbox", "services.jetstream"),
-        *("services.routes", "services.stapling"),
+        *("access.refusal", "access.secured", "config", "disk.storage", "listeners"),
+        *("process.logs", "services.certificates", "services.delegates", "services.inbox"),
+        *("services.jetstream", "services.leafs", "services.routes", "services.stapling"),
     },
     "services.following_logins": {
         *("access.auth", "access.clients", "access.configured", "access.staying"),
@@ -250,9 +307,11 @@ PARTS = {
         *("access.websocket", "front", "monitor", "process.garbage"),
         *("process.notify", "process.procs", "services.answers", "services.certificates"),
         *("services.delegates", "services.events", "services.inbox", "services.jetstream"),
-        *("services.followers", "services.gateways", "services.lameduck", "services.leafs"),
-        *("services.metagroup", "services.operators", "services.relay", "services.reload"),
-        *("services.routes", "services.system", "services.watched"),
+        *("config", "services.followers", "services.gateways", "services.held"),
+        *("services.lameduck", "services.leafs"),
+        *("services.metagroup", "services.needed", "services.operators", "services.relay"),
+        *("services.reload", "services.routes", "services.system", "services.watched"),
+        "text.identity",
     },
     "start": {"config", "front", "process.logs", "server"},
     "check": {

@@ -8,12 +8,12 @@ import pytest
 from jsserver.access.auth import Authenticator
 from jsserver.access.clients import Connect
 from jsserver.access.staying import MOVED, REFUSED, Present, Slow, Staying, Stays
+from jsserver.config.jetstreams import JetStream
 from jsserver.config.options import (
     GLOBAL_ACCOUNT,
     Account,
     AuthCallout,
     Authorization,
-    JetStream,
     Operators,
     Options,
     Permissions,

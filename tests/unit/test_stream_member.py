@@ -1,6 +1,7 @@
 """A stream that follows changes by the entries that its group agreed on, and by nothing else."""
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,17 +160,75 @@ def test_the_rest_of_a_batch_that_is_known_is_skipped_at_a_start() -> None:
     assert follower.refused == 1
 
 
-def test_a_purge_that_keeps_is_not_repeated_at_a_start() -> None:
-    follower = Follower()
-    follower.apply(*(message(n) for n in range(5)))
-    keeps = put_change({"kind": PURGE, "keep": 2, "last": 5})
-    follower.apply(keeps)
-    assert len(follower.bodies()) == 5
+def test_a_purge_that_keeps_is_not_repeated_at_a_start(tmp_path: Path) -> None:
+    entries = [message(n) for n in range(5)]
+    keeps = put_change({"kind": PURGE, "keep": 2, "last": 3})
+    follower = Follower(tmp_path)
+    follower.apply(*entries[:3], keeps, *entries[3:])
+    follower.stream.wait_durable()
+    follower.close()
+    follower = Follower(tmp_path)
+    follower.apply(*entries[:3], keeps)
+    assert list(follower.bodies()) == [2, 3, 4, 5], "there were fewer at its time"
+    follower.apply(*entries[3:])
     follower.member.recovered()
     follower.apply(keeps)
     assert list(follower.bodies()) == [4, 5]
     follower.apply(message(5), put_change({"kind": PURGE, "last": 5}))
     assert list(follower.bodies()) == [6], "what came later stays"
+    follower.close()
+
+
+def started_after_each(folder: Path, log: list[bytes]) -> Iterator[Follower]:
+    """Members that have applied the whole log, after a start with so many of its entries stored:
+    none, one, and so on up to all."""
+    for stored in range(len(log) + 1):
+        (directory := folder / str(stored)).mkdir()
+        follower = Follower(directory)
+        assert follower.apply(*log[:stored]) == 0
+        follower.stream.wait_durable()
+        follower.close()
+        follower = Follower(directory)
+        assert follower.apply(*log) == 0
+        yield follower
+        follower.close()
+
+
+def test_a_purge_that_keeps_is_done_at_a_start_that_comes_before_it(tmp_path: Path) -> None:
+    """What the store has of the log ends before the purge, or the purge was the last of all."""
+    log = [message(0), message(1), message(2), put_change({"kind": PURGE, "keep": 2, "last": 3})]
+    log.append(message(3, subject=b"s.b"))
+    log.append(put_change({"kind": PURGE, "subject": b"s.a", "keep": 1, "last": 4}))
+    left = [list(follower.bodies()) for follower in started_after_each(tmp_path, log)]
+    assert left == [[3, 4]] * (len(log) + 1)
+
+
+@pytest.mark.parametrize("kind", [DELETE, PURGE])
+def test_what_came_later_stays_at_a_start(tmp_path: Path, kind: int) -> None:
+    """A request named a sequence that there was not at its time."""
+    log = [message(0), put_change({"kind": kind, "seq": 3, "last": 1}), message(1), message(2)]
+    left = [list(follower.bodies()) for follower in started_after_each(tmp_path, log)]
+    assert left == [[1, 2, 3] if kind == DELETE else [2, 3]] * (len(log) + 1)
+
+
+def test_refused_entries_are_counted_again_at_a_start(tmp_path: Path) -> None:
+    wrong = headers(Nats_Expected_Last_Msg_Id="other")
+    log = [message(0), message(1, header=wrong), message(2), message(3, header=wrong), message(4)]
+    for stored, follower in enumerate(started_after_each(tmp_path, log)):
+        assert (follower.refused, list(follower.bodies())) == (2, [1, 2, 3]), stored
+
+
+def test_an_id_that_is_not_known_refuses_nothing(tmp_path: Path) -> None:
+    """The last message is gone: whoever led knew its id."""
+    follower = Follower(tmp_path)
+    follower.apply(message(0), message(1, header=headers(Nats_Msg_Id="one")))
+    follower.apply(put_change({"kind": DELETE, "seq": 2}))
+    follower.stream.wait_durable()
+    follower.close()
+    follower = Follower(tmp_path)
+    assert follower.apply(message(2, header=headers(Nats_Expected_Last_Msg_Id="one"))) == 0
+    assert (follower.refused, list(follower.bodies())) == (0, [1, 3])
+    follower.close()
 
 
 def test_what_comes_waits_for_a_long_purge() -> None:
@@ -318,4 +377,15 @@ def test_a_start_goes_on_where_the_store_ends(tmp_path: Path) -> None:
     follower = Follower(tmp_path)
     assert follower.apply(*entries) == 0
     assert follower.bodies() == {n + 1: b"%d" % n for n in range(30)}
+    follower.close()
+
+
+def test_consumers_that_come_after_messages_have_lost_no_log(tmp_path: Path) -> None:
+    """A directory that nobody had before gets messages from the group first: nothing is missing."""
+    follower = Follower(tmp_path)
+    follower.apply(message(0), message(1))
+    follower.stream.wait_durable()
+    (tmp_path / "obs" / "C").mkdir(parents=True)
+    follower.consumer(bytes(tmp_path / "obs" / "C"))
+    assert not follower.stream.lost().places
     follower.close()

@@ -1,0 +1,184 @@
+"""A server of ours that leads the meta group has nats-servers scale, move and replace what they
+hold, as a nats-server that leads would."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+from nats.errors import TimeoutError as NoAnswer
+
+from tests.client.aio import api, asynchronous, connected, until
+from tests.client.mesh import ACCOUNTS, NAMES, Cluster
+from tests.client.test_meta_leader import leads
+from tests.servers import Servers
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+S = {"name": "S", "subjects": ["s"], "num_replicas": 1}
+DURABLE = {"stream_name": "S", "config": {"durable_name": "D", "ack_policy": "explicit"}}
+
+
+async def led_by_ours(servers: Servers, tags: tuple[str, ...]) -> Cluster:
+    """nats-servers with these tags, and one of ours behind them, which leads and holds nothing."""
+    cluster = Cluster(servers)
+    rests = [f'{ACCOUNTS}\nserver_tags: ["{tag}"]\n' for tag in (*tags, "!jetstream")]
+    cluster.start_all("p" * len(tags) + "o", rests)
+    ours = NAMES[len(tags)]
+    async with connected(cluster.members[0], user="sys", password="sys") as system:
+
+        async def led() -> bool:
+            leader = leads(cluster)
+            if leader and leader != ours:
+                await api(system, "META.LEADER.STEPDOWN", {"placement": {"preferred": ours}})
+            return leader == ours
+
+        await until(led, 60)
+    return cluster
+
+
+async def holders(client: Client, request: str) -> set[str]:
+    """Names of those that hold an asset, where all are current and one leads; else none."""
+    try:
+        answer = await client.request(f"$JS.API.{request}", b"", timeout=2)
+    except NoAnswer:  # nobody leads just now
+        return set()
+    of = json.loads(answer.data).get("cluster", {})
+    others = of.get("replicas", [])
+    if not of.get("leader") or not all(one["current"] for one in others):
+        return set()
+    return {of["leader"], *(one["name"] for one in others)}
+
+
+async def held_by(client: Client, request: str, count: int) -> set[str]:
+    """Those that hold an asset, once they are so many."""
+    found: set[str] = set()
+
+    async def so_many() -> bool:
+        nonlocal found
+        found = await holders(client, request)
+        return len(found) == count
+
+    await until(so_many, 60)
+    return found
+
+
+async def all_there(client: Client, count: int) -> None:
+    info = await api(client, "STREAM.INFO.S")
+    assert info["state"]["messages"] == count
+
+
+@asynchronous
+async def test_a_stream_and_its_consumers_are_scaled(servers: Servers) -> None:
+    cluster = await led_by_ours(servers, ("a", "a", "a"))
+    async with connected(cluster.members[0]) as client:
+        assert "error" not in await api(client, "STREAM.CREATE.S", S)
+        assert "error" not in await api(client, "CONSUMER.DURABLE.CREATE.S.D", DURABLE)
+        for _ in range(10):
+            await client.request("s", b"x", timeout=10)
+        for count in (3, 1):
+            answer = await api(client, "STREAM.UPDATE.S", S | {"num_replicas": count})
+            assert answer["config"]["num_replicas"] == count
+            stream = await held_by(client, "STREAM.INFO.S", count)
+            assert await held_by(client, "CONSUMER.INFO.S.D", count) == stream
+            await all_there(client, 10)
+        refused = await api(client, "STREAM.UPDATE.S", S | {"num_replicas": 5})
+        assert refused["error"]["err_code"] == 10005
+
+
+@asynchronous
+async def test_a_consumer_is_scaled(servers: Servers) -> None:
+    cluster = await led_by_ours(servers, ("a", "a", "a"))
+    async with connected(cluster.members[0]) as client:
+        assert "error" not in await api(client, "STREAM.CREATE.S", S | {"num_replicas": 3})
+        assert "error" not in await api(client, "CONSUMER.DURABLE.CREATE.S.D", DURABLE)
+        for count in (1, 3):
+            config: dict[str, Any] = DURABLE["config"] | {"num_replicas": count}  # type: ignore[operator]
+            body = DURABLE | {"config": config, "action": "update"}
+            assert "error" not in await api(client, "CONSUMER.CREATE.S.D", body)
+            await held_by(client, "CONSUMER.INFO.S.D", count)
+
+
+@asynchronous
+async def test_a_stream_moves_to_other_tags_and_away_from_a_server(servers: Servers) -> None:
+    cluster = await led_by_ours(servers, ("a", "b", "b"))
+    async with (
+        connected(cluster.members[0]) as client,
+        connected(cluster.members[0], user="sys", password="sys") as system,
+    ):
+        on_a = S | {"placement": {"tags": ["a"]}}
+        assert "error" not in await api(client, "STREAM.CREATE.S", on_a)
+        assert "error" not in await api(client, "CONSUMER.DURABLE.CREATE.S.D", DURABLE)
+        for _ in range(10):
+            await client.request("s", b"x", timeout=10)
+        on_b = S | {"placement": {"tags": ["b"]}}
+        both = await api(client, "STREAM.UPDATE.S", on_b | {"num_replicas": 2})
+        assert both["error"]["err_code"] == 10123
+        assert "error" not in await api(client, "STREAM.UPDATE.S", on_b)
+
+        async def moved(off: str) -> bool:
+            stream = await holders(client, "STREAM.INFO.S")
+            consumer = await holders(client, "CONSUMER.INFO.S.D")
+            return stream == consumer and len(stream) == 1 and off not in stream
+
+        await until(lambda: moved("A"), 60)
+        await all_there(client, 10)
+        (here,) = await holders(client, "STREAM.INFO.S")
+        cancelled = await api(system, "ACCOUNT.STREAM.CANCEL_MOVE.ONE.S")
+        assert cancelled["error"]["err_code"] == 10129
+        answer = await api(system, "ACCOUNT.STREAM.MOVE.ONE.S", {"server": here})
+        assert "error" not in answer
+        await until(lambda: moved(here), 60)
+        await all_there(client, 10)
+        for body, code in (({"server": "ZZ"}, 10044), ({"server": "A"}, 10040), ({"x": 1}, 10025)):
+            refused = await api(system, "ACCOUNT.STREAM.MOVE.ONE.S", body)
+            assert refused["error"]["err_code"] == code
+        refused = await api(system, "ACCOUNT.STREAM.MOVE.NO.S")
+        assert refused["error"]["err_code"] == 10035
+
+
+@asynchronous
+async def test_a_member_is_replaced_by_request_and_when_it_leaves_the_cluster(
+    servers: Servers,
+) -> None:
+    cluster = await led_by_ours(servers, ("a", "a", "a", "a"))
+    async with (
+        connected(cluster.members[0]) as client,
+        connected(cluster.members[0], user="sys", password="sys") as system,
+    ):
+        assert "error" not in await api(client, "STREAM.CREATE.S", S | {"num_replicas": 3})
+        assert "error" not in await api(client, "CONSUMER.DURABLE.CREATE.S.D", DURABLE)
+        for _ in range(10):
+            await client.request("s", b"x", timeout=10)
+        first = await held_by(client, "STREAM.INFO.S", 3)
+        (spare,) = {*"ABCD"} - first
+        for body, code in ((None, 10003), ({}, 10003), ({"peer": "ZZ"}, 10040), ({"a": 1}, 10025)):
+            refused = await api(client, "STREAM.PEER.REMOVE.S", body)
+            assert refused["error"]["err_code"] == code
+        gone = max(first - {"A"})
+        assert (await api(client, "STREAM.PEER.REMOVE.S", {"peer": gone}))["success"]
+
+        async def held(wanted: set[str]) -> bool:
+            stream = await holders(client, "STREAM.INFO.S")
+            return stream == await holders(client, "CONSUMER.INFO.S.D") == wanted
+
+        await until(lambda: held(first - {gone} | {spare}), 60)
+        await all_there(client, 10)
+        leaves = max((first - {gone} | {spare}) - {"A"})
+        await asyncio.to_thread(cluster.members[NAMES.index(leaves)].kill)
+        assert (await api(system, "SERVER.REMOVE", {"peer": leaves}))["success"]
+        await until(lambda: held({*"ABCD"} - {leaves}), 60)
+        await all_there(client, 10)
+
+
+@asynchronous
+async def test_the_lead_goes_to_a_member_with_a_tag(servers: Servers) -> None:
+    cluster = await led_by_ours(servers, ("a", "b"))
+    async with connected(cluster.members[0], user="sys", password="sys") as system:
+        for placement in ({"tags": ["x"]}, {"cluster": "X"}):
+            refused = await api(system, "META.LEADER.STEPDOWN", {"placement": placement})
+            assert "no replacement peer connected" in refused["error"]["description"]
+        answer = await api(system, "META.LEADER.STEPDOWN", {"placement": {"tags": ["B"]}})
+        assert answer["success"]
+        await until(lambda: leads(cluster) == "B", 60)
