@@ -5,7 +5,6 @@ once, and leaves: half of them unsubscribe first, half just close.
 """
 
 import argparse
-import json
 import multiprocessing
 import sys
 import tempfile
@@ -13,8 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
-from jsserver.bench.wire import BenchError, Connection, publish_frame
+from bench.rows import shown
+from bench.servers import OWN_NAME, PEER_NAME, Server
+from jsserver.bench.wire import Connection, publish_frame
 
 SUBSCRIPTIONS = 10
 WARM_UP_SECONDS = 5.0
@@ -103,20 +103,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     names = [given.server] if given.server else [PEER_NAME, OWN_NAME]
-    rows = []
-    try:
-        if not given.json:
-            print(machine(), *map(version_of, names), sep="\n")
-        for name in names:
-            rows.append(measure(name, given))
-            if not given.json:
-                print(show(rows[-1]), flush=True)
-    except (BenchError, MissingServer) as error:
-        print(f"bench/churn.py: {error}", file=sys.stderr)
-        return 1
-    if given.json:
-        print(json.dumps(rows, indent=1))
-    return 1 if rows[-1]["growth"] > GROWTH_MAX else 0
+    made = (measure(name, given) for name in names)
+    rows = shown(parser.prog, names, made, show, as_json=given.json)
+    return 1 if rows is None or rows[-1]["growth"] > GROWTH_MAX else 0
 
 
 if __name__ == "__main__":

@@ -6,18 +6,18 @@ With `--writer` another process writes to the same file system all the while.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from bench.rows import shown
+from bench.servers import OWN_NAME, PEER_NAME, Server
 from jsserver.bench.wire import BenchError, Connection, new_inbox, publish_frame
 
 STREAMS = (1, 10, 100, 1000)
@@ -59,23 +59,38 @@ def publish(server: Server, streams: int, seconds: float) -> tuple[float, float]
         config = {"name": f"S{n:04}", "subjects": [f"s.{n:04}"]}
         connection.api(f"STREAM.CREATE.S{n:04}", config)
     inbox = new_inbox()
+    frames = [publish_frame(f"s.{n:04}", b"x" * SIZE, inbox) for n in range(streams)]
+    rate, cost = keep_in_flight(connection, frames, inbox, IN_FLIGHT, seconds, server.cpu_seconds)
+    connection.close()
+    return rate, cost
+
+
+def keep_in_flight(
+    connection: Connection,
+    frames: list[bytes],
+    inbox: str,
+    in_flight: int,
+    seconds: float,
+    spent: Callable[[], float],
+) -> tuple[float, float]:
+    """Publishes the frames, which are of one size and want their acks on the inbox, in turn. Acks
+    a second, after one second, and microseconds of the processor time `spent` for each."""
     connection.send(f"SUB {inbox} 77\r\n".encode())
     mark = f"MSG {inbox} ".encode()
-    frames = [publish_frame(f"s.{n:04}", b"x" * SIZE, inbox) for n in range(streams)]
     size = len(frames[0])
-    many = max(1, -(-2 * IN_FLIGHT // streams))
+    many = max(1, -(-2 * in_flight // len(frames)))
     buffer = memoryview(b"".join(frames * many))
-    turn = streams * size
+    turn = len(frames) * size
     at = acked = counted = 0
     tail = b""
     cpu = begin = 0.0
     sock = connection.socket
-    owed = IN_FLIGHT
+    owed = in_flight
     started = time.monotonic()
     while True:
         now = time.monotonic()
         if not begin and now - started > 1.0:
-            begin, cpu, counted = now, server.cpu_seconds(), acked
+            begin, cpu, counted = now, spent(), acked
         elif begin and now - begin > seconds:
             break
         sock.sendall(buffer[at : at + owed * size])
@@ -88,8 +103,7 @@ def publish(server: Server, streams: int, seconds: float) -> tuple[float, float]
         owed = data.count(mark, 0, end)
         acked += owed
     took = time.monotonic() - begin
-    used = server.cpu_seconds() - cpu
-    connection.close()
+    used = spent() - cpu
     return (acked - counted) / took, used / (acked - counted) * 1e6
 
 
@@ -124,22 +138,13 @@ def main() -> int:
     servers = [(name, "") for name in names]
     if given.always and PEER_NAME in names:
         servers.append((PEER_NAME, "sync_interval: always"))
-    rows = []
-    try:
-        if not given.json:
-            print(machine(), *map(version_of, names), sep="\n")
-        for streams in given.streams:
-            for _ in range(given.rounds):
-                for name, config in servers:
-                    rows.append(measure(name, config, streams, given))
-                    if not given.json:
-                        print(show(rows[-1]), flush=True)
-    except (BenchError, MissingServer) as error:
-        print(f"bench/many.py: {error}", file=sys.stderr)
-        return 1
-    if given.json:
-        print(json.dumps(rows, indent=1))
-    return 0
+    rows = (
+        measure(name, config, streams, given)
+        for streams in given.streams
+        for _ in range(given.rounds)
+        for name, config in servers
+    )
+    return shown(parser.prog, names, rows, show, as_json=given.json) is None
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ each further kill some messages more are published, lest an index of the clean s
 """
 
 import argparse
-import json
 import signal
 import sys
 import tempfile
@@ -16,7 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, machine, version_of
+from bench.rows import shown
+from bench.servers import OWN_NAME, PEER_NAME, Server
 from jsserver.bench.run import Options, Outcome, run
 from jsserver.bench.streams import publish_async
 from jsserver.bench.wire import BenchError, Connection
@@ -138,6 +138,22 @@ def show(row: dict[str, Any]) -> str:
     return f"{row['server']:12} {row['step']:11} " + ", ".join(parts)
 
 
+def all_of(names: list[str], given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Those of measure(), of servers that are there for as long."""
+    if given.folder is not None:
+        given.folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        base = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=given.folder)
+            )
+        )
+        servers = [Server(name, base / name, "max_file_store: 64GB") for name in names]
+        for server in servers:
+            stack.callback(server.kill)
+        yield from measure(servers, given)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench/recovery.py", description=__doc__)
     parser.add_argument("--messages", type=int, default=10_000_000)
@@ -150,31 +166,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     names = [given.server] if given.server else [PEER_NAME, OWN_NAME]
-    rows = []
-    with ExitStack() as stack:
-        try:
-            if not given.json:
-                print(machine(), *map(version_of, names), sep="\n")
-            if given.folder is not None:
-                given.folder.mkdir(parents=True, exist_ok=True)
-            base = Path(
-                stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="bench-recovery-", dir=given.folder)
-                )
-            )
-            servers = [Server(name, base / name, "max_file_store: 64GB") for name in names]
-            for server in servers:
-                stack.callback(server.kill)
-            for row in measure(servers, given):
-                rows.append(row)
-                if not given.json:
-                    print(show(row), flush=True)
-        except (BenchError, MissingServer) as error:
-            print(f"bench/recovery.py: {error}", file=sys.stderr)
-            return 1
-    if given.json:
-        print(json.dumps(rows, indent=1))
-    return 0
+    rows = shown(parser.prog, names, all_of(names, given), show, as_json=given.json)
+    return rows is None
 
 
 if __name__ == "__main__":

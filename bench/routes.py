@@ -7,7 +7,6 @@ routes between the members are cut, one member's client subscribes, and the rout
 
 import argparse
 import contextlib
-import json
 import random
 import select
 import socket
@@ -19,7 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.servers import OWN_NAME, PEER_NAME, MissingServer, Server, free_port, machine, version_of
+from bench.rows import shown
+from bench.servers import OWN_NAME, PEER_NAME, Server, free_port
 from jsserver.bench.wire import BenchError, Connection, payload_of
 
 HEADERS = b"NATS/1.0\r\nTrace: 0123456789abcdef\r\n\r\n"
@@ -220,23 +220,13 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     names = [given.server] if given.server else [PEER_NAME, OWN_NAME]
-    rows = []
-    try:
-        if not given.json:
-            print(machine(), *map(version_of, names), sep="\n")
-        for _ in range(given.rounds):
-            for scenario in (*SCENARIOS, ""):
-                for name in names:
-                    made = messages(name, scenario, given) if scenario else connecting(name, given)
-                    rows.append(made)
-                    if not given.json:
-                        print(show(made), flush=True)
-    except (BenchError, MissingServer) as error:
-        print(f"bench/routes.py: {error}", file=sys.stderr)
-        return 1
-    if given.json:
-        print(json.dumps(rows, indent=1))
-    return 0
+    rows = (
+        messages(name, scenario, given) if scenario else connecting(name, given)
+        for _ in range(given.rounds)
+        for scenario in (*SCENARIOS, "")
+        for name in names
+    )
+    return shown(parser.prog, names, rows, show, as_json=given.json) is None
 
 
 if __name__ == "__main__":
