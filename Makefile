@@ -160,9 +160,12 @@ soak: build pipeline tools-spark
 	HISTORY_ROUNDS=200 $(BIN)/python -m pytest tests/fault/test_consumer_histories.py
 	PIPELINE_HISTORIES=150 $(BIN)/python -m pytest pipeline/tests/test_histories.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
+	for n in $$(seq 20); do STORM_SECONDS=60 $(BIN)/python -m pytest tests/client/test_storm.py || exit 1; done
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
-	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 $(BIN)/python -m pytest tests/sim
+	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 CLUSTER_SEEDS=10000 CLUSTER_FIRST=$$(date +%s)000000 CLUSTER_MUTANT_SEEDS=200 \
+		$(BIN)/python -m pytest tests/sim
 	RAFT_SEEDS=2000 RAFT_FIRST=$$(date +%s)000 RAFT_MUTANT_SEEDS=200 RAFT_CUTS=20000 $(BIN)/python -m pytest tests/raft
+	REPLACEMENT_ROUNDS=3 $(BIN)/python -m pytest tests/client/test_replacement.py
 	SOAK_SECONDS=3600 $(BIN)/python -m pytest tests/fault/test_soak.py
 	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
