@@ -36,7 +36,7 @@ from jsserver.assets.changes import (
     UpdateStream,
 )
 from jsserver.assets.limits import OF_TIERS, AccountLimits, ServerSettings
-from jsserver.cluster import proposals, wishes
+from jsserver.cluster import proposals, regroup, wishes
 from jsserver.cluster.judge import Decision, Judge
 from jsserver.cluster.meta import Change, MetaState, Op, created_at, group_of, peers_of
 from jsserver.cluster.moves import Members, Moves, Regrouped, clusters_for
@@ -467,8 +467,12 @@ class Leader:
         online = self._members.online(all_peers)
         if not online:
             raise errcodes.INSUFFICIENT_RESOURCES()
-        shared = bool(config.durable_name) or stream.config.retention != "limits"
-        replicas = config.num_replicas or (len(all_peers) if shared else 1)
+        replicas = regroup.consumer_replicas(
+            config.num_replicas,
+            len(all_peers),
+            durable=config.durable_name,
+            retention=stream.config.retention,
+        )
         first = online + [peer for peer in all_peers if peer not in online]
         return first[:replicas]
 

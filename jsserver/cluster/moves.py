@@ -170,8 +170,12 @@ class Moves:
         old = said["consumer"]
 
         def count(replicas: int) -> int:
-            shared = bool(config.durable_name) or stream.retention != "limits"
-            return replicas or (stream.num_replicas if shared else 1)
+            return regroup.consumer_replicas(
+                replicas,
+                stream.num_replicas,
+                durable=config.durable_name,
+                retention=stream.retention,
+            )
 
         after = count(config.num_replicas)
         if count(old.get("num_replicas") or 0) == after:

@@ -49,6 +49,14 @@ def replicas_in(body: bytes) -> int:
     return asked.num_replicas or asked.config.num_replicas
 
 
+def consumer_replicas(wanted: int, of_stream: int, *, durable: str, retention: str) -> int:
+    """How many members a consumer is to have: as many as it asks for; without (0), as many as its
+    stream where the consumer is durable or the stream's messages leave by what consumers do, and
+    one else (checkAndSetReplicas of nats-server)."""
+    shared = bool(durable) or retention != "limits"
+    return wanted or (of_stream if shared else 1)
+
+
 def leader(info: Said | None) -> str:
     """The id of the member that leads an asset by what it says of itself; "": nobody has said."""
     name = _cluster(info).get("leader")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from jsserver.cext.replicas import StreamReplica
 from jsserver.cluster.meta import MetaState, Name, Op, StreamAssignment, group_of, peers_of
 from jsserver.cluster.proposals import Said, entry
+from jsserver.cluster.regroup import consumer_replicas
 from jsserver.services.replicas import HEARD, Member
 
 if TYPE_CHECKING:
@@ -48,11 +49,14 @@ class Movers:
         """What could be handed over at the last look."""
         self._asked: dict[Name, float] = {}
         self._state = MetaState()
+        self._moving: dict[Name, tuple[StreamAssignment, Said, int]] | None = None
+        """What moves by the assignments; None: these have changed since that was looked up."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, state: MetaState) -> None:
         """All assignments, as of now."""
         self._state = state
+        self._moving = None
         if self._timer is None:
             self._look_later()
 
@@ -67,18 +71,13 @@ class Movers:
     def _look(self) -> None:
         """Takes the next step of each move."""
         self._look_later()
-        state = self._state
+        if self._moving is None:
+            self._moving = moving(self._state, self._peer)
         ready: set[Name] = set()
-        for member in self._members():
-            account, name, consumer = member.name
-            stream = state.streams.get(account, {}).get(name)
-            said = None if stream is None else stream.consumers.get(consumer)
-            if stream is not None and not consumer:
-                said = stream.said
-            if stream is None or said is None or len(peers_of(said)) == 1:
-                continue
-            count = replicas_of(stream.said, said)
-            if len(peers_of(said)) > count:
+        for member in self._members() if self._moving else ():
+            found = self._moving.get(member.name)
+            if found is not None:
+                stream, said, count = found
                 with suppress(ValueError):  # it is closed just now
                     self._move(member, stream, said, count, ready)
         self._ready = ready
@@ -146,5 +145,25 @@ def replicas_of(stream: Said, said: Said) -> int:
     if said is stream:
         return of_stream
     wanted = said["consumer"]
-    shared = wanted.get("durable_name") or config.get("retention", "limits") != "limits"
-    return int(wanted.get("num_replicas") or (of_stream if shared else 1))
+    return consumer_replicas(
+        int(wanted.get("num_replicas") or 0),
+        of_stream,
+        durable=wanted.get("durable_name") or "",
+        retention=config.get("retention") or "limits",
+    )
+
+
+def moving(state: MetaState, peer: str) -> dict[Name, tuple[StreamAssignment, Said, int]]:
+    """The assets of this member whose assignments name more members than their configurations say:
+    the stream's assignment, the asset's own, and how many members it is to have."""
+    found = {}
+    for account, streams in state.streams.items():
+        for name, stream in streams.items():
+            for consumer, said in [("", stream.said), *stream.consumers.items()]:
+                peers = peers_of(said)
+                if len(peers) == 1 or peer not in peers:
+                    continue
+                count = replicas_of(stream.said, said)
+                if len(peers) > count:
+                    found[Name(account, name, consumer)] = stream, said, count
+    return found

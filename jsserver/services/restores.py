@@ -17,6 +17,7 @@ from jsserver.api.transfers import Incoming
 from jsserver.cext.replicas import StreamReplica
 from jsserver.cluster import proposals
 from jsserver.cluster.meta import Name, Op, account_of, group_of, peers_of
+from jsserver.cluster.regroup import consumer_replicas
 from jsserver.instances import recovery
 from jsserver.services.answering import client_of
 from jsserver.services.replicas import Member
@@ -311,9 +312,12 @@ class Restore(Incoming):
         self._owner.over(self, error)
 
     def _replicas(self, consumer: ConsumerAssignment) -> int:
-        config, peers = consumer.config, peers_of(self._said)
-        shared = bool(config.durable_name) or self.wanted.config.retention != "limits"
-        return config.num_replicas or (len(peers) if shared else 1)
+        return consumer_replicas(
+            consumer.config.num_replicas,
+            len(peers_of(self._said)),
+            durable=consumer.config.durable_name,
+            retention=self.wanted.config.retention,
+        )
 
     def _is_apart(self, consumer: ConsumerAssignment) -> bool:
         """Whether a consumer is made when it is assigned: its replicas begin together."""
