@@ -1,7 +1,7 @@
-"""Which members the groups of a stream and its consumers have, when how many or where changes.
+"""Chooses the members of a stream's and its consumers' groups when their number or place changes.
 
-Plain functions over what assignments say, by nats-server's rules, so that either server as leader
-decides alike. What runs moves by itself: the members of a stream carry out what is assigned.
+Pure functions over assignments, with nats-server's rules, so that either server decides alike as
+meta leader. The members carry out by themselves what is assigned.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jsserver.text.identity import short_hash
 
 Token = Callable[[int], str]
 Mixed = Callable[[list[str]], list[str]]
-"""Peers in an order of no meaning."""
+"""Shuffles peers."""
 
 
 class _Counted(msgspec.Struct):
@@ -25,7 +25,7 @@ class _Counted(msgspec.Struct):
 
 
 class _Sized(msgspec.Struct):
-    """A request for a stream, or, in its `config`, for a consumer."""
+    """The replicas in a request: for a stream at the top, for a consumer in `config`."""
 
     num_replicas: int = 0
     config: _Counted = msgspec.field(default_factory=_Counted)
@@ -37,11 +37,12 @@ class Scaled(NamedTuple):
     peers: list[str]
     grows: bool
     in_parity: bool
-    """Whether its consumers are to have as many: its messages leave by what they do."""
+    """Whether each consumer gets as many members as the stream, because the stream's retention
+    removes messages by what its consumers acknowledge."""
 
 
 def replicas_in(body: bytes) -> int:
-    """How many replicas a request asks for, whose body may be no JSON; 0: it does not say."""
+    """How many replicas a request asks for; 0 where the body does not say or is no JSON."""
     try:
         asked = msgspec.json.decode(body, type=_Sized)
     except (msgspec.DecodeError, RecursionError):
@@ -50,21 +51,22 @@ def replicas_in(body: bytes) -> int:
 
 
 def consumer_replicas(wanted: int, of_stream: int, *, durable: str, retention: str) -> int:
-    """How many members a consumer is to have: as many as it asks for; without (0), as many as its
-    stream where the consumer is durable or the stream's messages leave by what consumers do, and
-    one else (checkAndSetReplicas of nats-server)."""
+    """How many members a consumer gets: `wanted` of them. With 0, as many as its stream where the
+    consumer is durable or the retention is not `limits`, and one otherwise."""
     shared = bool(durable) or retention != "limits"
     return wanted or (of_stream if shared else 1)
 
 
 def leader(info: Said | None) -> str:
-    """The id of the member that leads an asset by what it says of itself; "": nobody has said."""
+    """The id of an asset's leader by the asset's own INFO answer; "" where no answer came or the
+    asset has no leader."""
     name = _cluster(info).get("leader")
     return short_hash(name) if isinstance(name, str) and name else ""
 
 
 def progress(peers: list[str], info: Said | None) -> str:
-    """How far a stream is that moves between these members, as nats-server says it."""
+    """How far the move of a stream is, in nats-server's words; `info`: its INFO answer, if one
+    came."""
     if info is None:
         return "error retrieving info: timeout while waiting for response"
     found = _cluster(info).get("replicas") or []
@@ -79,15 +81,16 @@ def _cluster(info: Said | None) -> Said:
 
 
 def kept_peers(peers: list[str], leads: str, online: Iterable[str], replicas: int) -> list[str]:
-    """Those that stay in a group that gets smaller: its leader, and others that can be reached."""
+    """The members that stay in a group that loses some: the leader first, then members that are
+    online."""
     there = {*online}
     first = [leads] if leads in peers else []
     return [*first, *(peer for peer in peers if peer in there and peer != leads)][:replicas]
 
 
 def scaled_stream(said: Said, now: Scaled, token: Token) -> Said:
-    """A stream's assignment with other members. One of a single member has no group behind its
-    name, so that a group that begins or ends with one gets a name of its own."""
+    """A stream's assignment with more or fewer members. A stream of one member runs without a
+    group, so a change from or to one member gives the group a new name."""
     before = peers_of(said)
     of = {**group_of(said), "peers": now.peers}
     of.pop("scale_up", None)
@@ -102,7 +105,7 @@ def scaled_stream(said: Said, now: Scaled, token: Token) -> Said:
 def scaled_consumers(
     consumers: Iterable[Said], now: Scaled, mixed: Mixed, token: Token
 ) -> list[Said]:
-    """The consumers whose members change with those of their stream."""
+    """The assignments of the consumers whose members change with their stream's."""
     found = []
     for said in consumers:
         before, config = peers_of(said), said["consumer"]
@@ -128,7 +131,7 @@ def scaled_consumers(
 def scaled_consumer(
     said: Said, of_stream: list[str], replicas: int, leads: str, mixed: Mixed, token: Token
 ) -> Said:
-    """A consumer's assignment with so many members of those of its stream."""
+    """A consumer's assignment with `replicas` of its stream's members `of_stream`."""
     before = peers_of(said)
     of = {**group_of(said)}
     of.pop("scale_up", None)
@@ -144,20 +147,20 @@ def scaled_consumer(
 
 
 def moved_peers(before: list[str], after: list[str]) -> list[str]:
-    """The members while a stream moves: those that go come first."""
+    """The members while a stream moves: first the ones that leave, then the ones of after."""
     return [*(peer for peer in before if peer not in after), *after]
 
 
 def moved_stream(said: Said, peers: list[str]) -> Said:
-    """A stream's assignment while it moves, or where its move is taken back."""
+    """A stream's assignment while the stream moves, or once its move is cancelled."""
     return _with_peers(said, peers, "scale_up")
 
 
 def moved_consumers(
     consumers: Iterable[Said], peers: list[str], replicas: int, mixed: Mixed
 ) -> list[Said]:
-    """The consumers of a stream that moves to the last `replicas` of these peers: each keeps as
-    many members as it is to have, first those that it has already."""
+    """The assignments of the consumers of a stream that moves to the last `replicas` of `peers`.
+    Each consumer keeps its number of members, and its present members where it can."""
     found = []
     for said in consumers:
         before = peers_of(said)
@@ -177,15 +180,15 @@ def moved_consumers(
 
 
 def replaced_stream(said: Said, peers: list[str]) -> Said:
-    """A stream's assignment with a member less, or with another one in its place."""
+    """A stream's assignment after a member was removed or replaced."""
     return _with_peers(said, peers, "preferred")
 
 
 def replaced_consumers(
     consumers: Iterable[Said], peers: list[str], gone: str
 ) -> tuple[list[Said], list[Said]]:
-    """Consumers of a stream with these members that a member has left: those that follow, and those
-    that are no more, as only that member had them."""
+    """The consumers of a stream whose member `gone` was removed or replaced, the stream having
+    `peers` now: assignments of those that follow the stream, and of those that end with `gone`."""
     follow, end = [], []
     for said in consumers:
         before = peers_of(said)
@@ -197,14 +200,14 @@ def replaced_consumers(
 
 
 def _with_peers(said: Said, peers: list[str], without: str) -> Said:
-    """The assignment with these members; its group does not say one thing any more."""
+    """The assignment with these members, its group without the field `without`."""
     of = {**group_of(said), "peers": peers}
     of.pop(without, None)
     return {**said, "group": of}
 
 
 def _named(of: Said, before: list[str], token: Token) -> Said:
-    """The group by another name, where it had one member or gets one."""
+    """The group with a new name, if it changes from or to one member."""
     peers = of["peers"]
     if len(peers) == len(before) or 1 not in (len(peers), len(before)):
         return of

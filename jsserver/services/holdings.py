@@ -1,5 +1,5 @@
-"""What this server has of what its cluster has assigned: as pages show it, and as the others and
-clients are told of it.
+"""What this server holds of its cluster's assets: for monitoring pages, for answers to requests
+and for advisories about leaders.
 
 begin() and close() run in the event loop; what pages read may be asked for in any thread.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Holdings:
-    """Those of one server."""
+    """The holdings of one server."""
 
     def __init__(
         self,
@@ -42,9 +42,9 @@ class Holdings:
         state: Callable[[], MetaState],
         meta: Callable[[], RaftMember | None],
     ) -> None:
-        """`held`: what runs here of what is assigned; None: nothing does; `id`, `name`: this
-        server's; `cluster`: what the cluster is called now; `names`: of servers that this one is
-        connected to; `state`, `meta`: of the meta group, and this server's part in it."""
+        """`held`: the assets that run here, None where none can; `id`, `name`: this server's;
+        `cluster`: the cluster's present name; `names`: of the servers that this one is connected
+        to; `state`: the meta group's; `meta`: this server's member of the meta group."""
         dispatcher = jetstream.dispatcher
         self._held = held
         self._id = id
@@ -52,7 +52,7 @@ class Holdings:
         self._meta = meta
         self._unheld: Unheld | None = None
         self.usages = Usages(accounts, system_account, dispatcher.accounts, own=id)
-        """What accounts use on the members."""
+        """What accounts use on all members."""
         self.elections = Elections(
             dispatcher.advisories,
             name=name,
@@ -60,14 +60,15 @@ class Holdings:
             names=names,
             leaderless=(lambda: []) if held is None else held.replicas.leaderless,
         )
-        """Tells who leads."""
+        """Sends the advisories about leaders."""
         self.answering = (
             Answering(accounts, system_account, dispatcher) if held is None else held.answering
         )
         """Answers requests."""
 
     def begin(self, unheld: Unheld) -> None:
-        """The group is open. `unheld`: what is assigned to this server, and cannot run here."""
+        """Begins once the meta group is open. `unheld`: assets that are assigned to this server
+        and cannot run here."""
         self._unheld = unheld
         self.usages.begin()
         self.elections.begin()
@@ -75,7 +76,7 @@ class Holdings:
             self._held.replicas.elected = self.elections.asset
 
     def close(self) -> None:
-        """Nothing more is told."""
+        """Sends no more advisories and usages."""
         self.usages.close()
         self.elections.close()
 
@@ -88,7 +89,7 @@ class Holdings:
         return held if meta is None else [meta, *held]
 
     def count(self) -> int:
-        """How many groups() are."""
+        """The length of groups(), without making the list."""
         held = 0 if self._held is None else self._held.replicas.count()
         return held + (self._meta() is not None)
 
@@ -100,8 +101,8 @@ class Holdings:
         return str(group_of(found.consumers.get(consumer, {})).get("name", ""))
 
     def assigned(self, account: str) -> dict[str, frozenset[str]]:
-        """Streams of an account that this server is to run, with those of their consumers that it
-        is to run."""
+        """The streams of an account that this server is to run; with each, the consumers of it
+        that this server is to run."""
         unheld = self._unheld
         if self._held is None or unheld is None:
             return {}

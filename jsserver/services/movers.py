@@ -1,9 +1,9 @@
-"""Streams and consumers that move: who leads one has others take it over, step by step.
+"""Moves streams and consumers between servers, step by step, as the leader of their groups.
 
-While an asset moves, its assignment names those that hold it before and, behind them, those that
-are to hold it. Who leads among the former waits until enough of the latter have all, and hands
-over; who leads among the latter removes the former, and asks that the assignment names its own
-alone. As nats-server does it, so that either may lead at any time.
+While an asset moves, its assignment lists its old members first and its new members behind them. A
+leader among the old members waits until a quorum of the new members has caught up, and hands over.
+A leader among the new members removes the old ones, and asks the meta group for an assignment with
+the new members alone. nats-server does the same, so either server may lead at any step.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 PERIOD = 0.5
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 AGAIN = 5.0
-"""Seconds after which the leader of the meta group is asked again."""
+"""Seconds after which the meta leader is asked again."""
 LAG = 256
-"""Entries that who takes over may have still to hear of: they come before the lead does."""
+"""Entries that a new member may lack when the lead is handed to it: they reach it first."""
 
 
 class Movers:
-    """Those of a server."""
+    """The moves that this server leads."""
 
     def __init__(
         self,
@@ -40,28 +40,29 @@ class Movers:
         members: Callable[[], Iterable[Member]],
         ask: Callable[[bytes], None],
     ) -> None:
-        """`peer`: the id of this server; `ask`: has the meta group agree on an entry."""
+        """`peer`: the id of this server; `ask`: proposes an entry to the meta group."""
         self._peer = peer
         self._cluster = cluster
         self._members = members
         self._ask = ask
         self._ready: set[Name] = set()
-        """What could be handed over at the last look."""
+        """Assets that could be handed over at the last check."""
         self._asked: dict[Name, float] = {}
         self._state = MetaState()
         self._moving: dict[Name, tuple[StreamAssignment, Said, int]] | None = None
-        """What moves by the assignments; None: these have changed since that was looked up."""
+        """The assets that move by the assignments; None: the assignments changed since the last
+        check."""
         self._timer: asyncio.TimerHandle | None = None
 
     def follow(self, state: MetaState) -> None:
-        """All assignments, as of now."""
+        """Takes all assignments as they are now."""
         self._state = state
         self._moving = None
         if self._timer is None:
             self._look_later()
 
     def close(self) -> None:
-        """Nothing moves from here any more."""
+        """Stops the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -69,7 +70,7 @@ class Movers:
         self._timer = asyncio.get_running_loop().call_later(PERIOD, self._look)
 
     def _look(self) -> None:
-        """Takes the next step of each move."""
+        """Takes the next step of each move that this server leads."""
         self._look_later()
         if self._moving is None:
             self._moving = moving(self._state, self._peer)
@@ -78,7 +79,7 @@ class Movers:
             found = self._moving.get(member.name)
             if found is not None:
                 stream, said, count = found
-                with suppress(ValueError):  # it is closed just now
+                with suppress(ValueError):  # the member was closed in between
                     self._move(member, stream, said, count, ready)
         self._ready = ready
         now = time.monotonic()
@@ -103,7 +104,7 @@ class Movers:
         if best is None:
             return
         ready.add(member.name)
-        if member.name in self._ready:  # it was so for a while: nobody began to lack messages
+        if member.name in self._ready:  # for a whole period, so no new member has fallen behind
             member.replica.hand_over(best)
 
     def _finish(self, member: Member, said: Said, new: list[str]) -> None:
@@ -118,12 +119,12 @@ class Movers:
 
 
 def _holds_up(stream: StreamAssignment, old: list[str]) -> bool:
-    """Whether a consumer has not left those that hold its stream no more."""
+    """Whether some consumer still has a member on one of the stream's old members."""
     return any({*old} & {*peers_of(said)} for said in stream.consumers.values())
 
 
 def _best(member: Member, new: list[str], count: int) -> bytes | None:
-    """Who of these is to lead, once enough of them have all; None: they have not."""
+    """The new member that is to lead; None until a quorum of the new members has caught up."""
     replica = member.replica
     if isinstance(replica, StreamReplica) and replica.feeds():
         return None
@@ -139,7 +140,8 @@ def _best(member: Member, new: list[str], count: int) -> bytes | None:
 
 
 def replicas_of(stream: Said, said: Said) -> int:
-    """How many members a stream, or a consumer of it, is to have by its configuration."""
+    """How many members a stream's or its consumer's configuration asks for; `said` is the
+    assignment of the asset, `stream` the one of its stream."""
     config = stream["stream"]
     of_stream = int(config.get("num_replicas") or 1)
     if said is stream:

@@ -1,5 +1,5 @@
-"""Accounts of operator mode that the cluster has something of: fetched when they are needed here,
-as streams may be assigned to a server before any user of their account comes to it.
+"""Fetches accounts of operator mode whose streams or consumers are assigned to this server: an
+assignment may come before any user of its account connects here.
 
 Lives in the event loop.
 """
@@ -17,31 +17,30 @@ if TYPE_CHECKING:
     from jsserver.services.tenants import Tenants
 
 AGAIN_MIN, AGAIN_MAX = 1.0, 60.0
-"""Seconds after which an account is asked for again that was not to be had: twice as many each
-time."""
+"""Seconds before a failed fetch is tried again: twice as many after each failure."""
 
 
 class Needed:
-    """Those of one server."""
+    """The fetches of one server."""
 
     def __init__(self, tenants: Callable[[], Tenants | None]) -> None:
-        """`tenants`: the accounts that run; None: the configuration says which accounts there
-        are."""
+        """`tenants`: the accounts that run in operator mode; None in the other modes, where the
+        configuration names all accounts."""
         self._tenants = tenants
         self._coming: dict[str, asyncio.Task[None]] = {}
 
     def close(self) -> None:
-        """Asks for none any more."""
+        """Cancels all fetches."""
         for task in self._coming.values():
             task.cancel()
 
     def lacks(self, account: str) -> bool:
-        """Whether the account does not run, and may yet."""
+        """Whether the account does not run here and could be fetched."""
         tenants = self._tenants()
         return tenants is not None and tenants.get(account) is None
 
     async def bring(self, account: str) -> bool:
-        """Whether the account runs now: it is fetched if it did not."""
+        """Fetches the account if it does not run; whether it runs now."""
         tenants = self._tenants()
         if tenants is None:
             return False
@@ -52,7 +51,7 @@ class Needed:
         return True
 
     def want(self, account: str, still: Callable[[str], bool]) -> None:
-        """Has the account run as soon as it is to be had, as long as it is wanted `still`."""
+        """Fetches the account in the background, again and again while `still(account)` holds."""
         if self.lacks(account) and account not in self._coming:
             task = asyncio.create_task(self._go_on(account, still))
             self._coming[account] = task

@@ -1,7 +1,7 @@
-"""Tokens of accounts that the other servers of the system account have and this one has missed, as
-while it was down: asked for now and then, all at once.
+"""Synchronizes account tokens between the full resolvers of a cluster: asks the other servers for
+all their tokens from time to time, as this server may have missed some while it was down.
 
-Lives in the event loop. Loaded where a directory of this server is to have all tokens.
+Lives in the event loop. Loaded only where the resolver keeps a directory of all tokens.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from jsserver.cext.engine import Item
 from jsserver.text.nuid import token
 
 ALL = "$SYS.REQ.CLAIMS.PACK"
-"""On which servers are asked for all tokens, with a digest of those that are here."""
+"""Subject of the request for all tokens; its body is a digest of the tokens that are here."""
 INBOX = "$SYS._PACK."
 FIRST_SECONDS = 2.0
-"""After a start the others are asked so soon: by then there are routes to them."""
+"""Seconds from the start to the first request: by then there are routes to the other servers."""
 PERIOD = 60.0
-"""Seconds between two askings where the configuration says nothing else, as with nats-server."""
+"""Seconds between two requests by default, as with nats-server."""
 KEPT_MAX = 1 << 16
-"""Tokens that wait to be looked at; more of them come with the next asking."""
+"""Tokens that wait to be merged at most; the next request brings the rest."""
 
 
 class Packs:
-    """Of one server; close() ends it."""
+    """The synchronization of one server; close() ends it."""
 
     def __init__(
         self,
@@ -36,26 +36,26 @@ class Packs:
         period: float,
         merge: Callable[[str, str], Awaitable[None]],
     ) -> None:
-        """`period`: seconds, 0 is the default; `merge` takes an account and its token, which may be
-        older than the one that is here."""
+        """`period`: seconds between requests, 0 for the default; `merge` takes an account and a
+        token, which may be older than the one in the directory."""
         self._system = accounts[system_account]
         self._directory = directory
         self._period = period or PERIOD
         self._merge = merge
         self._inbox = f"{INBOX}{token(8)}".encode()
         self._come: dict[str, str] = {}
-        """The tokens to be looked at, by account."""
+        """Tokens that wait to be merged, by account."""
         self._more = asyncio.Event()
         self._system.serve_requests(self._inbox)
         self._tasks = [asyncio.create_task(work) for work in (self._ask(), self._look())]
 
     def close(self) -> None:
-        """Asks and takes no more."""
+        """Stops asking and merging."""
         for task in self._tasks:
             task.cancel()
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is one of the answers."""
+        """Whether a message is an answer to a request for tokens; if so, keeps its token."""
         subject, _, _, payload = item.texts
         if subject != self._inbox or item.numbers[0] != self._system.id:
             return False

@@ -1,5 +1,5 @@
-"""Assets that run here while their members become others: the group of one gets smaller or larger,
-begins or ends."""
+"""Changes the members of groups whose streams and consumers run here: a group begins, ends, gains
+members or loses some."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from jsserver.instances.running import Consumer, Stream
 
 TAKING_OVER = BOWING_OUT = 3.0
-"""Seconds at most that a group which gets smaller has for it: fewer than an election takes, which
-who goes would begin."""
+"""Seconds at most for the handover in a group that loses members. Shorter than the election
+timeout: a member that is leaving would call an election then."""
 REMOVING = 0.3
-"""Seconds of these for the removal of others, which may be gone."""
+"""Seconds of TAKING_OVER for removing the other members, which may not answer any more."""
 PAUSE = 0.02
-"""Seconds between two looks meanwhile."""
+"""Seconds between two checks during a handover."""
 
 
 class Regrouping:
-    """Those of a server; `peer`: its id."""
+    """The changes of one server; `peer`: the id of the server."""
 
     def __init__(self, replicas: Replicas, peer: str) -> None:
         self._replicas = replicas
         self._peer = peer
 
     def begins(self, change: Change | None, said: Said | None) -> Standing:
-        """How this server's member begins where it is new here."""
+        """The standing with which this server joins a group that the change assigns to it."""
         before = None if change is None else change.before
         if before is None or said is None or before.get("created") != said.get("created"):
             return Standing.MEMBER
@@ -43,20 +43,20 @@ class Regrouping:
         return Standing.LOG if alike and len(peers_of(before)) > 1 else Standing.STATE
 
     async def hand_on(self, change: Change | None, running: Stream | Consumer | None) -> None:
-        """Before a group gets smaller: it goes on with those of its members that stay."""
+        """Hands the lead of a group that loses members to one of the members that stay."""
         member = None if running is None else running.member
         if not isinstance(member, Member) or change is None or change.removes:
             return
         after = peers_of(change.said or {})
-        with suppress(ValueError):  # it is closed meanwhile
+        with suppress(ValueError):  # the member was closed in between
             if self._peer not in after:
                 await self._bow_out(member, after)
             elif len(after) == 1:
                 await self._take_over(member)
 
     async def stream(self, account: Account, running: Stream) -> None:
-        """A stream that runs gets a group, has one no more, or has one with other members; its lock
-        is held. OSError, StoreError."""
+        """Gives a running stream the group that is assigned to it now, which may be none or have
+        other members; the caller holds the stream's lock. OSError, StoreError."""
         before, asset = running.member, Name(account.name, running.name)
         await account.shared.run(self._replicas.regroup_stream, asset, running)
         takes_in = running.config.mirror is not None or running.config.sources
@@ -67,12 +67,12 @@ class Regrouping:
             await account.intakes.follow_many(running)
 
     async def consumer(self, account: Account, asset: Name, running: Consumer) -> None:
-        """Likewise a consumer."""
+        """Gives a running consumer the group that is assigned to it now. OSError, StoreError."""
         await account.shared.run(self._replicas.regroup_consumer, asset, running)
 
     async def _take_over(self, member: Member) -> None:
-        """The others go, and this one is to have all that the group agreed on: it leads, and
-        removes them, if that is possible soon."""
+        """This member stays alone, so it has to hold everything that the group agreed on: it waits
+        until it leads and has removed the other members, or until the time is up."""
         member.have([self._peer])
         led = 0.0
         for _ in range(round(TAKING_OVER / PAUSE)):
@@ -82,8 +82,8 @@ class Regrouping:
             await asyncio.sleep(PAUSE)
 
     async def _bow_out(self, member: Member, peers: list[str]) -> None:
-        """This server's member is none any more: it hands over to one of these, and waits for a
-        while until the others have removed it, as a part of a quorum may be it."""
+        """This member leaves: it hands the lead to one of the peers that stay, and waits until they
+        have removed it or the time is up, because the group's quorum may still need its vote."""
         member.have(peers)
         for _ in range(round(BOWING_OUT / PAUSE)):
             if member.leads():

@@ -1,7 +1,8 @@
-"""Streams that a cluster restores: the member that is to lead one takes its archive.
+"""Restores streams from archives in a cluster: the member that is to lead a stream receives the
+archive.
 
-Lives in the event loop. The others make the stream as any other one, and get its messages from
-that member. Consumers of the archive are asked of the meta group, each with how far it is.
+Lives in the event loop. The other members make the stream like any new one, and catch up from the
+first member. The meta group is asked to assign the archive's consumers, each with its progress.
 """
 
 from __future__ import annotations
@@ -45,25 +46,26 @@ if TYPE_CHECKING:
     from jsserver.wire.errors import ErrorBody
 
 LOOK, LOOKS = 0.02, 50
-"""Seconds between two looks for what a group agrees on. After so many it is asked again that a
-consumer be assigned."""
+"""LOOK: seconds between two checks whether a group has agreed. LOOKS: checks before the meta group
+is asked again to assign a consumer."""
 AGREEING = 15.0
-"""Seconds that the group of a stream may take to agree on what was restored."""
+"""Seconds at most for a stream's group to agree on the restored state."""
 LEADER, NORMAL = "leader", 0
-"""What this server is in a group, and the kind of entries that change a stream."""
+"""The role of a leader in a group's state, and the type of entries that change a stream."""
 HEARD = 0.1
-"""Seconds until all servers know where an archive is to be sent: then who asks is told."""
+"""Seconds before the answer names the subject for the archive: by then all servers know that this
+server subscribes to it."""
 Said = dict[str, Any]
 
 
 def is_restored(change: Change | None) -> bool:
-    """Whether an entry asks for a stream of an archive that comes by its request."""
+    """Whether a change assigns a stream whose archive the requester is about to send."""
     said = None if change is None else change.said
     return said is not None and bool(change and change.reply) and "restore_state" in said
 
 
 class Restores:
-    """Those that this server takes."""
+    """The restores whose archives this server receives."""
 
     def __init__(
         self,
@@ -77,9 +79,9 @@ class Restores:
         answer: Callable[[Change, Response], None],
         done: Callable[[Account, Stream], None],
     ) -> None:
-        """`peer`: the id of this server; `state`: of the meta group; `ask`: asks that group for an
-        entry; `answer`: answers an entry's request; `done`: hears of a stream that was restored,
-        with all its consumers."""
+        """`peer`: the id of this server; `state`: the meta group's; `ask`: proposes an entry to the
+        meta group; `answer`: answers the request behind a change; `done`: is called with each
+        stream that was restored with all its consumers."""
         self._peer = peer
         self._dispatcher = dispatcher
         self._replicas = replicas
@@ -90,12 +92,12 @@ class Restores:
         self._done = done
         self._under_way: dict[Name, Restore] = {}
         self._assigning: dict[Name, frozenset[str]] = {}
-        """Consumers of streams that were restored, as long as not all of them are assigned."""
+        """By restored stream, its consumers until all of them are assigned."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
     async def close(self) -> None:
-        """Ends all, and returns when nothing of their groups is open."""
+        """Stops all restores, and returns when their groups are closed."""
         self._closed = True
         for asset in [*self._under_way]:
             self.end(asset)
@@ -103,8 +105,9 @@ class Restores:
             await asyncio.wait(self._tasks)
 
     async def begin(self, account: Account, wanted: Wanted, change: Change | None) -> bool:
-        """Whether this server takes the archive of a new stream: where that is to be sent is
-        answered. ApiError: there are too many already, or it cannot be taken; OSError."""
+        """Begins to receive the archive of a new stream, if this server is to do so; whether it
+        is. The answer names the subject for the archive. ApiError: too many restores run, or the
+        stream cannot be restored; OSError."""
         if change is None or change.said is None or not is_restored(change):
             return False
         peers, group = peers_of(change.said), group_of(change.said)
@@ -134,8 +137,8 @@ class Restores:
         return asset in self._under_way
 
     def is_under_way(self, asset: Name, created: int) -> bool:
-        """Whether the stream that was made then is being restored here; one of the same name that
-        was made at another time is not any more."""
+        """Whether the stream of this name and creation time is being restored here. A restore of a
+        stream of the same name with another creation time ends."""
         restore = self._under_way.get(asset)
         if restore is None:
             return False
@@ -144,23 +147,23 @@ class Restores:
         return restore.wanted.created == created
 
     def awaited(self, asset: Name) -> frozenset[str]:
-        """Consumers of a restored stream that are about to be assigned."""
+        """The consumers of a restored stream that are not assigned yet."""
         restore = self._under_way.get(asset)
         found = self._assigning.get(asset, frozenset())
         return found if restore is None else frozenset(restore.consumers)
 
     def end(self, asset: Name) -> None:
-        """The stream is not wanted any more."""
+        """Ends the restore of a stream that was deleted."""
         restore = self._under_way.pop(asset, None)
         if restore is not None:
             restore.stop("the stream was deleted")
 
     def is_wanted(self, restore: Restore) -> bool:
-        """Whether it was not ended meanwhile."""
+        """Whether the restore has not been ended."""
         return self._under_way.get(Name(restore.account.name, restore.stream)) is restore
 
     def over(self, restore: Restore, error: ErrorBody | None) -> None:
-        """A restore has come to its end."""
+        """Takes the outcome of a restore; None: it succeeded."""
         asset = Name(restore.account.name, restore.stream)
         wanted = self.is_wanted(restore)
         if wanted:
@@ -182,7 +185,7 @@ class Restores:
     # ---- the groups of streams that have several replicas
 
     async def _lead(self, restore: Restore) -> None:
-        """This server leads the group until the archive is here."""
+        """Stops the restore if another server leads the group before the archive is complete."""
         while restore.group is not None and not self._closed:
             try:
                 _is_led(restore.group)
@@ -192,8 +195,8 @@ class Restores:
             await asyncio.sleep(LOOK)
 
     async def begin_group(self, asset: Name, restore: Restore) -> None:
-        """The archive is here: what this server has of the stream is to be agreed on from now on.
-        ApiError where another server leads, so that messages may have come there."""
+        """Hands the group from the restore to the stream, once the archive is complete. ApiError
+        if another server has led the group: it may have stored messages."""
         run, group = self._dispatcher.shared.run, restore.group
         if group is None:
             return
@@ -207,7 +210,7 @@ class Restores:
         await run(group.close)
 
     async def agree(self, asset: Name, stream: Stream) -> None:
-        """The group agrees on the stream as it is here; ApiError."""
+        """Waits until the group has agreed on the restored state; ApiError."""
         if not isinstance(stream.member, Member):
             return
         replica = stream.member.replica
@@ -221,7 +224,7 @@ class Restores:
         await self._dispatcher.shared.run(self._replicas.end_restored, asset)
 
     async def _let_go(self, asset: Name, restore: Restore) -> None:
-        """Nothing stays of a restore that failed."""
+        """Removes the group and the stream of a restore that failed."""
         run, account = self._dispatcher.shared.run, restore.account
         group, restore.group = restore.group, None
         if group is not None:
@@ -235,7 +238,7 @@ class Restores:
     # ---- consumers
 
     async def _assign(self, asset: Name, restore: Restore) -> None:
-        """Asks for the consumers until they are assigned."""
+        """Asks the meta group for the stream's consumers until all are assigned."""
         left = dict(restore.consumers)
         while left and not self._closed:
             state = self._state()
@@ -256,7 +259,7 @@ class Restores:
 
 
 def _is_led(group: RaftGroup) -> bool:
-    """Whether this server leads a group that has agreed on no message yet; ApiError: it has."""
+    """Whether this server leads the group; ApiError if the group has agreed on a message."""
     taken = group.take()
     if any(entry.type == NORMAL for entry in taken.entries):
         raise errcodes.CLUSTER_NOT_LEADER()
@@ -266,7 +269,7 @@ def _is_led(group: RaftGroup) -> bool:
 
 
 class Restore(Incoming):
-    """The archive of one stream on its way in."""
+    """The restore of one stream."""
 
     def __init__(
         self,
@@ -277,22 +280,22 @@ class Restore(Incoming):
         wanted: Wanted,
         said: Said,
     ) -> None:
-        """`said`: what the stream's assignment says."""
+        """`said`: the stream's assignment."""
         super().__init__(shared, advisories, account, wanted.config, client_of(said.get("client")))
         self._owner = owner
         self.wanted = wanted
         self._said = said
         self.group: RaftGroup | None = None
-        """Of a stream with several replicas, which this server leads until the archive is here."""
+        """The group of a replicated stream until the archive is complete; None otherwise."""
         self.consumers: dict[str, bytes] = {}
-        """Entries that assign those of the archive, by their names."""
+        """Entries that assign the archive's consumers, by consumer."""
 
     async def whole(self, transfers: Transfers) -> None:
-        """Runs it to its end."""
+        """Runs the restore to its end."""
         await transfers.start(self)
 
     async def place(self, staged: Path, meta: bytes) -> Stream:
-        """The stream that was restored, as it was assigned."""
+        """Makes the stream from the unpacked archive `staged`, as it is assigned."""
         account, name = self.account, self.stream
         asset = Name(account.name, name)
         async with account.lock(name):
@@ -308,7 +311,7 @@ class Restore(Incoming):
         return stream
 
     def over(self, error: ErrorBody | None) -> None:
-        """The meta group hears of it."""
+        """Reports the outcome; None: success."""
         self._owner.over(self, error)
 
     def _replicas(self, consumer: ConsumerAssignment) -> int:
@@ -320,7 +323,7 @@ class Restore(Incoming):
         )
 
     def _is_apart(self, consumer: ConsumerAssignment) -> bool:
-        """Whether a consumer is made when it is assigned: its replicas begin together."""
+        """Whether a consumer is made only when it is assigned, because it has several members."""
         return self._replicas(consumer) > 1
 
     def _entry(self, consumer: ConsumerAssignment, state: Progress | None) -> bytes:

@@ -1,5 +1,5 @@
-"""How far this server's member of a group is that it has just got: kept beside the group's log, so
-that a start goes on there. nats-server does not look at the file."""
+"""What a new member of a group still lacks, in a file beside the group's log: a restart goes on
+from there. nats-server ignores the file."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ FILE = "joining"
 
 
 class Standing(Enum):
-    """What a member has of what its group has, and whether it may lead."""
+    """What a member of a group has of the group's log and state, and whether it may lead."""
 
     MEMBER = "member"
-    """All of it, as far as anybody knows."""
+    """The member has all, as far as it knows. It may lead."""
     BASE = "base"
-    """What no log has: it leads first, and puts that into the log."""
+    """The member held the asset before the asset had a group. It leads first, and writes the state
+    into the group's log as a snapshot."""
     LOG = "log"
-    """It lacks what the log has."""
+    """The member lacks entries of the log. It may not lead."""
     STATE = "state"
-    """Likewise, and a state is to come that the log begins with."""
+    """The member lacks everything, and the log is to begin with a snapshot. It may not lead."""
 
     @property
     def code(self) -> int:
-        """As the data plane calls it."""
+        """The number of this standing in the data plane."""
         return CODES_OF[self]
 
 
@@ -44,7 +45,7 @@ CODES_OF = {
 
 
 def begin(directory: Path, standing: Standing) -> None:
-    """A new member begins so; OSError."""
+    """Records the standing of a new member on disk; OSError."""
     if standing is Standing.MEMBER:
         return
     write_whole(directory / FILE, standing.value.encode())
@@ -52,7 +53,7 @@ def begin(directory: Path, standing: Standing) -> None:
 
 
 def found(directory: Path) -> Standing:
-    """How the member of this directory began, if it has not joined since; OSError."""
+    """The standing that this directory records; MEMBER where none is recorded; OSError."""
     try:
         said = (directory / FILE).read_text(errors="replace")
     except FileNotFoundError:
@@ -60,10 +61,10 @@ def found(directory: Path) -> Standing:
     try:
         return Standing(said)
     except ValueError:
-        return Standing.LOG  # a crash cut it off: the member takes part when it has all
+        return Standing.LOG  # a crash cut the file short: the member votes once it has caught up
 
 
 def joined(directory: Path) -> None:
-    """The member has all; OSError."""
+    """Records that the member has caught up; OSError."""
     with suppress(FileNotFoundError):
         os.unlink(directory / FILE)
