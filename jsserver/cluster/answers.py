@@ -1,6 +1,7 @@
-"""Who of a cluster's servers answers which request of the API: exactly one, and one always.
+"""Which server of a cluster answers an API request: always exactly one.
 
-A table and plain functions. Every server gets every request, and decides for itself.
+A table and pure functions. Every server gets every request and decides for itself whether it
+answers.
 """
 
 from __future__ import annotations
@@ -10,87 +11,89 @@ from typing import NamedTuple
 
 PREFIX = "$JS.API."
 DELAY = 0.5
-"""Seconds before the answer that something is offline or not led: who knows better comes first."""
+"""Seconds to wait before answering that an asset is offline or leaderless: a server that knows
+better answers first."""
 
 
 class By(Enum):
-    """Who answers where all is well."""
+    """The role of the server that answers, while all is well."""
 
     META = auto()
-    """The leader of the meta group."""
+    """The meta leader."""
     STREAM = auto()
-    """The leader of the stream."""
+    """The stream's leader."""
     CONSUMER = auto()
-    """The leader of the consumer."""
+    """The consumer's leader."""
     INTEREST = auto()
-    """Whoever subscribes to the subject in the account: pulls and direct gets."""
+    """Any subscriber to the subject in the account: pulls and direct gets."""
 
 
 class Meta(Enum):
-    """What this server is in the meta group."""
+    """This server's role in the meta group."""
 
     LEADS = auto()
     BEGINS = auto()
-    """It was elected, and leads in a moment."""
+    """Elected, but not ready to lead yet."""
     LED = auto()
-    """Another one leads."""
+    """Another server leads."""
     LEADERLESS = auto()
-    """Nobody has led for a while."""
+    """The group has had no leader for a while."""
 
 
 class Asset(Enum):
-    """What a stream or a consumer is on this server."""
+    """What this server knows of a stream or a consumer."""
 
     ABSENT = auto()
-    """Nothing of that name is assigned."""
+    """No asset of this name is assigned."""
     LEADS = auto()
-    """This server leads it; one replica always does."""
+    """This server leads the asset; an asset with one replica is always led."""
     HELD = auto()
-    """It is held here, and led by another one."""
+    """This server holds the asset, another server leads it."""
     LEADERLESS = auto()
-    """It is held here, and nobody leads it."""
+    """This server holds the asset, no server leads it."""
     ELSEWHERE = auto()
-    """Others hold it, and one of them at least can be reached."""
+    """Other servers hold the asset, and at least one of them is online."""
     OFFLINE = auto()
-    """Others hold it, and none of them can be reached."""
+    """Other servers hold the asset, and none of them is online."""
 
 
 class Answer(Enum):
-    """What this server says to a request."""
+    """How this server answers a request."""
 
     META = auto()
-    """It answers as the leader of the meta group, also that there is no such asset."""
+    """As the meta leader, also where the asset does not exist."""
     ASSET = auto()
-    """It answers as the leader of what is asked about."""
+    """As the leader of the asset."""
     UNAVAILABLE = auto()
-    """Error 10008: nobody leads."""
+    """With error 10008: there is no leader."""
     OFFLINE = auto()
-    """Error 10118, or 10119 for a consumer."""
+    """With error 10118, for a consumer 10119."""
     SILENT = auto()
-    """Nothing: another one answers."""
+    """Not at all: another server answers."""
 
 
 class Verdict(NamedTuple):
-    """What this server says. After a delay in seconds it is to be judged anew, and said at once."""
+    """How this server answers. After `delay` seconds the request is judged again, and the new
+    verdict is followed at once."""
 
     answer: Answer
     delay: float = 0.0
 
 
 class Api(NamedTuple):
-    """A request by its subject."""
+    """A request, read from its subject."""
 
     name: str
-    """As `STREAM.INFO`."""
+    """Such as `STREAM.INFO`."""
     args: tuple[str, ...]
-    """The tokens behind the name: stream and consumer first, where there are any."""
+    """The subject's tokens after the name: stream and consumer first, if the request has them."""
     by: By
     system: bool = False
-    """Whether only users of the system account may ask."""
+    """Whether only users of the system account may send the request."""
 
 
 class Seen(NamedTuple):
-    """What this server knows at the time of a request."""
+    """What this server knows when a request arrives."""
 
     meta: Meta
     stream: Asset = Asset.ABSENT
@@ -105,7 +108,7 @@ class _Row(NamedTuple):
 
 
 MANY = 1 << 20
-"""Tokens of a filter that stands in a subject."""
+"""No bound on the tokens: a filter subject ends the request's subject."""
 
 TABLE: dict[str, _Row] = {
     "INFO": _Row(By.META, 0, 0),
@@ -143,7 +146,7 @@ TABLE: dict[str, _Row] = {
 
 
 def read(subject: str) -> Api | None:
-    """The request that is asked on a subject; None: it is none of the API, and stays unanswered."""
+    """The request that a subject stands for; None: not a request of the API, nobody answers."""
     if not subject.startswith(PREFIX):
         return None
     tokens = subject[len(PREFIX) :].split(".")
@@ -158,7 +161,7 @@ def read(subject: str) -> Api | None:
 
 
 def verdict(api: Api, seen: Seen) -> Verdict:
-    """What this server says to a request."""
+    """How this server answers a request."""
     if api.by is By.INTEREST:
         return Verdict(Answer.SILENT)
     if api.by is By.META:

@@ -1,6 +1,6 @@
-"""What a member makes of the assignments that name it: what it shall run, and why it cannot.
+"""Reads assignments as a member: the stream or consumer to run, and why it cannot run.
 
-Plain data: nothing here runs.
+Pure functions: nothing is started here.
 """
 
 from __future__ import annotations
@@ -23,39 +23,40 @@ T = TypeVar("T", StreamConfig, ConsumerConfig)
 
 
 class Unsupported(Exception):
-    """An assignment that this version cannot run; the text says why, as nats-server begins it."""
+    """This version cannot run an assignment; the text says why, in nats-server's words."""
 
 
 class Step(NamedTuple):
-    """What is to become of a stream, or of one of its consumers."""
+    """What a member has to do about a stream or one of its consumers."""
 
     said: dict[str, Any] | None
-    """The assignment; None: there is none any more."""
+    """The assignment to carry out; None: the asset is to be removed."""
     consumer: str = ""
     change: Change | None = None
-    """The entry that says so; None: it was found so in the whole state."""
+    """The entry behind this step; None: the step follows from comparing with the whole state."""
     consumers: frozenset[str] = frozenset()
-    """Of a stream: those that it has."""
+    """For a stream: the names of its assigned consumers."""
     anew: bool = False
-    """Whether it is opened anew, as a member of a group could not go on: if that fails, again."""
+    """Whether to reopen the asset, because its member of a group failed; repeated until it
+    works."""
     empty: bool = False
-    """Whether it begins then with nothing, and catches up."""
+    """Whether the reopened asset starts empty and catches up from the leader."""
 
 
 def stream(said: dict[str, Any]) -> StreamAssignment:
-    """The stream that an assignment of this server asks for, without consumers; Unsupported."""
+    """The stream that an assignment asks for, without its consumers; Unsupported."""
     config = _config(said, "stream", StreamConfig)
     return StreamAssignment(config, _created(said))
 
 
 def consumer(said: dict[str, Any]) -> ConsumerAssignment:
-    """As `stream`."""
+    """The consumer that an assignment asks for; Unsupported."""
     config = _config(said, "consumer", ConsumerConfig)
     return new_consumer(str(said.get("name", "")), config, _created(said))
 
 
 def runs(said: dict[str, Any] | None) -> StreamAssignment | None:
-    """The stream that is to run by an assignment; None: none, or it cannot."""
+    """The stream that an assignment asks for; None: no assignment, or unsupported."""
     try:
         return None if said is None else stream(said)
     except Unsupported:
@@ -63,7 +64,7 @@ def runs(said: dict[str, Any] | None) -> StreamAssignment | None:
 
 
 def runs_consumer(said: dict[str, Any] | None) -> ConsumerAssignment | None:
-    """As `runs`."""
+    """The consumer that an assignment asks for; None: no assignment, or unsupported."""
     try:
         return None if said is None else consumer(said)
     except Unsupported:
@@ -71,7 +72,7 @@ def runs_consumer(said: dict[str, Any] | None) -> ConsumerAssignment | None:
 
 
 def why_not(said: dict[str, Any]) -> str:
-    """Why this version cannot run what an assignment asks for; "": it can."""
+    """Why this version cannot run an assignment; "": it can."""
     try:
         (consumer if "consumer" in said else stream)(said)
     except Unsupported as error:

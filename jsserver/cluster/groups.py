@@ -1,6 +1,6 @@
-"""What a member of a Raft group knows of the group's other members, as pages and answers show it.
+"""What a member of a Raft group knows of the group, in the form that pages and answers show.
 
-Plain data: no clock, file or network.
+Pure data: no clock, file or network.
 """
 
 from __future__ import annotations
@@ -17,52 +17,52 @@ if TYPE_CHECKING:
     from jsserver.cext.groups import GroupFace, GroupState, Peer
 
 LOST = 10 * 10**9
-"""Nanoseconds after which a member that was not heard is not current."""
+"""Nanoseconds of silence after which a member counts as not current."""
 
 
 class Other(NamedTuple):
-    """Another member; `silent` in ns, -1: it was not heard."""
+    """Another member of the group; `silent`: ns since it was last heard, -1: never."""
 
     id: str
     name: str
     match: int
-    """The index up to which it has confirmed the log to this leader."""
+    """The last index of the log that it has confirmed to this leader."""
     silent: int
 
 
 class RaftMember(NamedTuple):
-    """This server's part in a group."""
+    """This server's member of a group."""
 
     account: str
-    """Whose asset the group is of."""
+    """The account that owns the group's asset."""
     name: str
     id: str
-    """Of this server."""
+    """This server's id."""
     state: GroupState
     others: list[Other]
     led_since: int = 0
-    """When this server began to lead, in ns since the epoch; 0: it does not."""
+    """When this server became the leader, in ns since the epoch; 0: it is not the leader."""
     ever_led: bool = False
-    """Whether anybody has led since this server takes part."""
+    """Whether the group has had a leader since this member started."""
 
     @property
     def leader(self) -> str:
-        """The id of the member that leads, "" for none."""
+        """The id of the group's leader, "" for none."""
         return self.state.leader.decode("latin-1")
 
     @property
     def vote(self) -> str:
-        """The id of the member that this one has voted for in its term, "" for none."""
+        """The id of the member that this one voted for in its present term, "" for none."""
         return self.state.vote.decode("latin-1")
 
     @property
     def error(self) -> str:
-        """What the disk says, where it refuses."""
+        """The disk error that stopped this member; "": none."""
         return os.strerror(self.state.error) if self.state.error else ""
 
 
 class Replica(Wire):
-    """Another member of a group as answers show it; `active` in ns since it was heard."""
+    """Another member of a group, as answers show it; `active`: ns since it was last heard."""
 
     name: str
     current: bool
@@ -70,7 +70,7 @@ class Replica(Wire):
     offline: bool = False
     active: int = always(0)
     lag: int = 0
-    """Entries that it has not confirmed of those that are committed."""
+    """Committed entries that it has not confirmed."""
     peer: str = ""
 
 
@@ -83,8 +83,8 @@ def member_of(
     led_since: int,
     ever_led: bool,
 ) -> RaftMember | None:
-    """The part of the server whose id is `own` in a group, as of now; None: it is closed. In any
-    thread."""
+    """This server's member of a group at this moment; None: the group is closed. `own`: this
+    server's id. Any thread may call."""
     try:
         state, peers = group.state(), group.peers()
     except ValueError:
@@ -95,13 +95,14 @@ def member_of(
 
 
 def peer_state(size: int, peers: Iterable[str]) -> bytes:
-    """The members of a new group as its log says them; `size`: how many there are to be."""
+    """A new group's members, in the form that its log has them; `size`: how many members it
+    expects."""
     ids = "".join(peers).encode()
     return struct.pack("<II", size, len(ids) // 8) + ids + b"\0\0"
 
 
 def others(peers: Iterable[Peer], own: str, name_of: Callable[[str], str]) -> list[Other]:
-    """The members that are not this server."""
+    """The members other than this server."""
     found = []
     for peer in peers:
         id = peer.id.decode("latin-1")
@@ -111,20 +112,20 @@ def others(peers: Iterable[Peer], own: str, name_of: Callable[[str], str]) -> li
 
 
 def electorate(member: RaftMember, name: str, is_online: Callable[[str], bool]) -> list[Wire]:
-    """All members by their names, this server, which is called so, too."""
+    """All members sorted by name, including this server, whose name is `name`."""
     own = Replica(name=name, current=True, peer=member.id)
     return [*sorted([own, *replicas(member, is_online)], key=lambda one: one.name)]
 
 
 def has_quorum(member: RaftMember) -> bool:
-    """Whether so many members were heard lately that one of them can lead."""
+    """Whether enough members were heard lately for one of them to lead."""
     heard = sum(0 <= other.silent < LOST for other in member.others)
     return heard + 1 >= member.state.quorum
 
 
 def replicas(member: RaftMember, is_online: Callable[[str], bool]) -> list[Replica]:
-    """The other members by their names. `is_online`: whether the server with this name can be
-    reached. One that does not lead knows of the leader alone whether it is current."""
+    """The other members, sorted by name. `is_online`: whether the server of this name is online. A
+    member that does not lead can tell only of the leader whether it is current."""
     found = []
     for other in sorted(member.others, key=lambda one: one.name):
         leads = member.leader == member.id
@@ -150,7 +151,7 @@ def all_assigned(
     name_of: Callable[[str], str],
     is_online: Callable[[str], bool],
 ) -> list[Replica]:
-    """As `replicas`, of those that are assigned: also where the group does not have them yet."""
+    """As `replicas`, but of the assigned members, including those that the group lacks so far."""
     assigned = {*peers} - {member.id}
     known = [one for one in replicas(member, is_online) if one.peer in assigned]
     for peer in assigned - {one.peer for one in known}:

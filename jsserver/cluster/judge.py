@@ -1,7 +1,7 @@
-"""What the streams and consumers of a whole cluster claim, with what is proposed and not agreed on
-yet: by this a leader judges what it is asked for.
+"""Decides on changes by all assets of an account in the whole cluster, including proposals that are
+not agreed on yet.
 
-Plain data, made of the meta group's state.
+Pure data, built from the meta group's state.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ T = TypeVar("T", StreamConfig, ConsumerConfig)
 
 
 class Pending(NamedTuple):
-    """A change that was proposed."""
+    """A proposed change, and the decision behind it."""
 
     change: StreamChange | ConsumerChange
     decision: Decision
 
 
 class Said(NamedTuple):
-    """What a proposed entry says of an asset."""
+    """An asset in a proposed entry."""
 
     stream: str
     consumer: str
     said: Assignment
-    """The assignment that it makes, or takes away."""
+    """The assignment that the entry makes or removes."""
     removes: bool
 
 
 class Judge:
-    """The assets of one account over the whole cluster."""
+    """Judges changes of one account's assets."""
 
     def __init__(
         self, account: str, state: MetaState, limits: AccountLimits, settings: ServerSettings
@@ -51,30 +51,30 @@ class Judge:
         self._account = account
         self._state = state
         self._limits = limits
-        # What one server has room for is for the placement to find out.
+        # The placement checks what a single server has room for.
         self._settings = msgspec.structs.replace(settings, max_memory=-1, max_storage=-1)
         self._assets: Assignments | None = None
         self._pending: dict[bytes, Pending] = {}
-        """By the entries that were proposed, in their order."""
+        """By proposed entry, in the order of their proposals."""
         self._said: dict[bytes, Said] = {}
-        """Likewise, also of entries by which assets have other members and are no others."""
+        """The same, and also entries that change nothing but an asset's members."""
 
     def limit(self, limits: AccountLimits) -> None:
-        """What the account may have from now on."""
+        """Sets the account's new limits."""
         self._limits = limits
         if self._assets is not None:
             self._assets.claims.limits = limits
 
     @property
     def assets(self) -> Assignments:
-        """What is there, and what is proposed."""
+        """The account's assets, with proposals applied."""
         if self._assets is None:
             self._assets = self._made()
             for entry, pending in [*self._pending.items()]:
                 try:
                     decision = _propose(self._assets, pending.change)
                 except ApiError:
-                    # what it was about is gone: nothing comes of it
+                    # an asset that the change needs is gone: the change fails
                     del self._pending[entry], self._said[entry]
                 else:
                     self._pending[entry] = pending._replace(decision=decision)
@@ -105,11 +105,11 @@ class Judge:
     @overload
     def decide(self, change: StreamChange | ConsumerChange) -> Decision: ...
     def decide(self, change: StreamChange | ConsumerChange) -> Decision:
-        """What a change makes of an asset, or ApiError. Then `proposed` or `undo`."""
+        """What a change makes of an asset; ApiError. The caller calls `proposed` or `undo` next."""
         return _propose(self.assets, change)
 
     def undo(self, decision: Decision) -> None:
-        """What was decided is not proposed."""
+        """Forgets a decision that is not proposed."""
         self.assets.undo(decision)
 
     def proposed(
@@ -119,25 +119,26 @@ class Judge:
         decision: Decision,
         said: Assignment,
     ) -> None:
-        """An entry stands for what was decided."""
+        """Notes the entry that proposes a decision."""
         self._pending[entry] = Pending(change, decision)
         removes = decision.after is None
         self._said[entry] = Said(*_names(decision), said, removes)
 
     def regrouped(self, entry: bytes, said: Assignment) -> None:
-        """An entry has other members hold an asset, or none."""
+        """Notes an entry that changes an asset's members, or removes a consumer that lost its only
+        one."""
         consumer = str(said["name"]) if "consumer" in said else ""
         stream = said["stream"] if consumer else said["stream"]["name"]
         self._said[entry] = Said(stream, consumer, said, entry[0] == Op.REMOVE_CONSUMER)
 
     def refused(self, entry: bytes) -> None:
-        """It is not proposed after all; what else is counts as before."""
+        """Forgets a proposal that the group did not accept."""
         self._said.pop(entry, None)
         if self._pending.pop(entry, None) is not None:
             self._assets = None
 
     def known(self, stream: str) -> meta.StreamAssignment | None:
-        """A stream and its consumers, with what is proposed of them."""
+        """A stream and its consumers, with proposals applied; None: there is none."""
         there = self._state.streams.get(self._account, {}).get(stream)
         said = None if there is None else there.said
         consumers = {} if there is None else dict(there.consumers)
@@ -154,7 +155,7 @@ class Judge:
         return None if said is None else meta.StreamAssignment(said, consumers)
 
     def said(self, stream: str, consumer: str = "") -> Assignment | None:
-        """The assignment of an asset, also of one that is only proposed."""
+        """An asset's assignment, the proposed one if there is one; None: there is none."""
         for one in reversed(self._said.values()):
             if one[:2] == (stream, consumer):
                 return one.said
@@ -164,7 +165,7 @@ class Judge:
         return there.consumers.get(consumer) if consumer else there.said
 
     def applied(self, entry: bytes, change: Change) -> None:
-        """The group has agreed on this; `state` has it."""
+        """Notes an entry that was agreed on and applied to the state."""
         pending = self._pending.pop(entry, None)
         self._said.pop(entry, None)
         if self._assets is None:
@@ -173,10 +174,10 @@ class Judge:
             if pending.decision.is_open:
                 self._assets.settle(pending.decision)
         elif self._pending or not self._removed(self._assets, change):
-            self._assets = None  # somebody else's: all is to be looked at anew
+            self._assets = None  # another leader's entry: build the assets again
 
     def _removed(self, assets: Assignments, change: Change) -> bool:
-        """Whether it was a removal, which is taken over."""
+        """Takes over a removal; whether `change` was one."""
         stream = self._state.streams.get(change.account, {}).get(change.stream)
         gone: StreamChange | ConsumerChange = DeleteStream(change.stream)
         if change.consumer:
@@ -193,7 +194,7 @@ class Judge:
 
 
 def _names(decision: Decision) -> tuple[str, str]:
-    """Of the stream, and of the consumer."""
+    """The stream's and the consumer's name."""
     if isinstance(decision, StreamDecision):
         return decision.name, ""
     return decision.stream.config.name, decision.name
@@ -206,7 +207,7 @@ def _propose(assets: Assignments, change: StreamChange | ConsumerChange) -> Deci
 
 
 def _config(said: Any, kind: type[T]) -> T | None:
-    """None: it has what no version here knows."""
+    """None: the configuration has something that this version does not know."""
     try:
         return decode.parse(msgspec.json.encode(said), kind, strict=True)
     except decode.Unreadable:

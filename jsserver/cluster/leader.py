@@ -1,8 +1,8 @@
-"""What the leader of the meta group makes of requests: entries to be agreed on, and answers.
+"""What the meta leader does with requests: it proposes entries to the meta group, and answers.
 
-Plain data: clock, random names, and what is known of members are handed in. A change is judged by
-all that is assigned or proposed. Who holds what it is about answers when it is done; where nobody
-does, the leader answers, once it is agreed on.
+No clock or network: the time, random names and facts about members are handed in. A change is
+checked against all that is assigned or proposed. An asset's members answer when they have carried
+a change out; where none of them is online, the leader answers when the entry is agreed on.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ from jsserver.wire.types import (
 )
 
 YOUNG = 5 * SECOND
-"""Nanoseconds within which an asset is taken back that its members could not make."""
+"""Age in ns up to which an asset is removed again if its members fail to create it."""
 _NOT_UNDERSTOOD = (
     errcodes.STREAM_OFFLINE_REASON.err_code,
     errcodes.CONSUMER_OFFLINE_REASON.err_code,
 )
-"""Errors of who asks for an asset of a version to come."""
+"""Errors for an asset that needs a newer version of this server."""
 RESULTS_KEPT = 1024
-"""Requests of which it is known who asked, for what their members say went wrong."""
+"""How many assets the leader remembers, to pass on the errors of their members."""
 
 
 class MoveRequest(Wire):
@@ -76,7 +76,7 @@ class MoveRequest(Wire):
 
 
 class Told(NamedTuple):
-    """An answer as JSON, and to whom it goes."""
+    """An answer as JSON, and the subject it goes to."""
 
     reply: str
     body: bytes
@@ -84,16 +84,16 @@ class Told(NamedTuple):
 
 
 class _Waiting(NamedTuple):
-    """A proposal that the leader has something to say to when it is agreed on."""
+    """The answer to a proposal, until the proposal is agreed on."""
 
     reply: str
     answer: Response
     peers: list[str] | None
-    """Who answers if any of them can be reached; None: the leader does in any case."""
+    """The members that answer if any of them is online; None: the leader always answers."""
 
 
 class _Made(NamedTuple):
-    """An asset that was agreed on lately."""
+    """An asset whose creation or update was agreed on lately."""
 
     said: Said
     reply: str
@@ -101,12 +101,12 @@ class _Made(NamedTuple):
     new: bool
 
     def is_young(self, now: int) -> bool:
-        """Whether it is taken back where its members cannot make it: a restore takes its time."""
+        """Whether the asset goes if its members fail to create it: a restored one at any age."""
         return self.new and (now - self.at < YOUNG or "restore_state" in self.said)
 
 
 class Leader:
-    """From its election until it leads no more."""
+    """The meta leader's state, from its election until it loses the lead."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class Leader:
         now: Callable[[], int],
         token: Callable[[int], str],
     ) -> None:
-        """`state`: of the group, which others keep up; `now`: ns since the epoch; `token`: so many
-        random characters."""
+        """`state`: the meta group's, which the caller keeps up to date; `now`: ns since the epoch;
+        `token`: returns so many random characters."""
         self._state = state
         self._members = members
         self._settings = settings
@@ -132,8 +132,8 @@ class Leader:
     # ---- requests
 
     def handle(self, name: str, asked: Asked, info: Said | None = None) -> list[bytes]:
-        """The entries that a request of this name has proposed, in their order; ApiError. `info`:
-        what the leader of an asset that gets other members says of it, None: nothing."""
+        """The entries to propose for the request `name`, in order; ApiError. `info`: the answer to
+        the INFO request that `Moves.asks` wants; None: there was none."""
         match name:
             case "STREAM.CREATE":
                 return [self._create(asked)]
@@ -158,7 +158,7 @@ class Leader:
         raise errcodes.CLUSTER_UN_SUPPORT_FEATURE()
 
     def info(self, account: str) -> AccountInfo:
-        """INFO: what the account has, may have, and has used; ApiError."""
+        """INFO: what the account uses, reserves and may use; ApiError."""
         claims = self.judge(account).assets.claims
         used, reserved, limits = self._members.usage(account), claims.reserved, claims.limits
         return AccountInfo(
@@ -176,7 +176,7 @@ class Leader:
         )
 
     def _tier(self, account: str, name: str, limits: AccountLimits) -> TierInfo:
-        """What the streams have that are of one tier."""
+        """The same for the account's streams in one tier, such as R3."""
         assets, used = self.judge(account).assets, self._members.usage(account)
         replicas = int(name[1:]) if name[1:].isdecimal() else 1
         reserved = assets.claims.of_replicas(replicas)
@@ -197,7 +197,7 @@ class Leader:
         )
 
     def judge(self, account: str) -> Judge:
-        """The judge of an account; ApiError where that has no JetStream."""
+        """The judge of an account; ApiError where the account has no JetStream."""
         limits = self._members.limits(account)
         if limits is None:
             self._judges.pop(account, None)
@@ -232,7 +232,7 @@ class Leader:
         asked: Asked,
         restored: StreamStateInfo | None = None,
     ) -> bytes:
-        """`restored`: what the backup has that a stream is to be restored from."""
+        """`restored`: the stream's state in the backup, if the stream is restored from one."""
         with _Undone(judge, decision):
             cluster, peers = self._members.place(change.config, clusters_for(change.config, asked))
         storage = change.config.storage
@@ -288,8 +288,8 @@ class Leader:
         info: Said | None,
         peers: list[str] | None = None,
     ) -> list[bytes]:
-        """`peers`: those that hold the stream from now on, and while it moves; None: as its
-        configuration says."""
+        """`peers`: the members from now on, while a move lasts old and new; None: the configuration
+        decides."""
         change = UpdateStream(config)
         decision = judge.decide(change)
         there = judge.said(config.name)
@@ -305,7 +305,7 @@ class Leader:
         return [first, *self._regrouped(judge, [(Op.ASSIGN_CONSUMER, one) for one in consumers])]
 
     def _regrouped(self, judge: Judge, made: list[tuple[Op, Said]]) -> list[bytes]:
-        """The entries by which assets have other members."""
+        """Entries that give assets other members."""
         entries = []
         for op, said in made:
             without = {k: v for k, v in said.items() if k not in ("subject", "reply")}
@@ -314,8 +314,8 @@ class Leader:
         return entries
 
     def remove_peer(self, account: str, stream: str, peer: str) -> tuple[list[bytes], bool]:
-        """The entries by which a member holds a stream no more, and whether another one takes its
-        place; ApiError where the member does not hold the stream."""
+        """The entries that remove a member from a stream, and whether another member replaces it;
+        ApiError where `peer` is not a member of the stream."""
         judge = self.judge(account)
         there = judge.known(stream)
         if there is None:
@@ -324,15 +324,15 @@ class Leader:
         return self._regrouped(judge, made), replaced
 
     def left(self, peer: str) -> list[bytes]:
-        """The entries by which others hold what a member held that is none any more."""
+        """The entries that move all assets off a server that was removed from the cluster."""
         entries: list[bytes] = []
         for account, name, _ in self._state:
-            with suppress(ApiError):  # it does not hold it, or others cannot instead
+            with suppress(ApiError):  # not a member of this stream, or nobody can replace it
                 entries += self.remove_peer(account, name, peer)[0]
         return entries
 
     def joined(self, peer: str) -> list[bytes]:
-        """The entries by which a new member holds what had too few."""
+        """The entries that give a new server the streams that lack a member."""
         entries: list[bytes] = []
         for account, name, _ in self._state:
             with suppress(ApiError):  # the account has no JetStream any more
@@ -402,7 +402,7 @@ class Leader:
         change: StreamChange | ConsumerChange,
         done: Response,
     ) -> bytes:
-        """Takes an asset away, also one that no version here understands."""
+        """The entry that removes an asset, even one that this version does not understand."""
         entry = proposals.entry(op, said)
         try:
             decision = judge.decide(change)
@@ -415,7 +415,7 @@ class Leader:
         return entry
 
     def purged(self, account: str) -> list[bytes]:
-        """The entries that take away all that an account has."""
+        """The entries that remove all streams of an account, and their consumers with them."""
         entries = []
         for stream in self._state.streams.get(account, {}).values():
             entries.append(proposals.entry(Op.REMOVE_STREAM, {**stream.said, "sync": ""}))
@@ -437,7 +437,7 @@ class Leader:
         decision = judge.decide(change)
         after = decision.after
         assert after is not None
-        known = judge.known(change.stream)  # one that a member had removed may be about to follow
+        known = judge.known(change.stream)  # includes consumers whose new members are only proposed
         there = None if known is None else known.consumers.get(change.name)
         if there is None:
             with _Undone(judge, decision):
@@ -461,7 +461,7 @@ class Leader:
     def _peers_for(
         self, judge: Judge, stream: StreamAssignment, config: ConsumerConfig
     ) -> list[str]:
-        """Ids of the members that are to hold a new consumer."""
+        """Ids of the members for a new consumer, members that are online first."""
         there = judge.said(stream.config.name)
         all_peers = [] if there is None else peers_of(there)
         online = self._members.online(all_peers)
@@ -499,7 +499,7 @@ class Leader:
         assert decision.after is not None and there is not None
         changed = proposals.changed(there, "consumer", decision.after.stored)
         said = proposals.answered(changed, asked)
-        del said["subject"], said["reply"]  # nobody but the leader answers
+        del said["subject"], said["reply"]  # only the leader answers, not the members
         entry = self._propose(judge, Op.ASSIGN_CONSUMER, said, change, decision)
         self._waiting[entry] = _Waiting(asked.reply, answer, None)
         return entry
@@ -519,13 +519,13 @@ class Leader:
         return entry
 
     def refused(self, entry: bytes) -> None:
-        """It was not proposed after all."""
+        """Takes back a proposal that the group did not accept."""
         self._waiting.pop(entry, None)
         for judge in self._judges.values():
             judge.refused(entry)
 
     def applied(self, entry: bytes, change: Change) -> Iterator[Told]:
-        """The group has agreed on an entry, and `state` has it. What there is to answer."""
+        """Notes an entry that was agreed on and applied to `state`. Yields the answers due."""
         judge = self._judges.get(change.account)
         if judge is not None:
             judge.applied(entry, change)
@@ -537,7 +537,7 @@ class Leader:
             refused = waiting.answer.error is not None
             yield Told(waiting.reply, encoded(waiting.answer), refused)
 
-    # ---- what members say went wrong
+    # ---- errors that members report
 
     def _note(self, entry: bytes, change: Change) -> None:
         key = (change.account, change.stream, change.consumer)
@@ -555,8 +555,8 @@ class Leader:
             del self._made[next(iter(self._made))]
 
     def result(self, body: bytes) -> tuple[bytes | None, Told | None]:
-        """What a member says of an asset that it could not make or change: the entry that takes it
-        back, and what whoever asked for it is told."""
+        """Reads a member's report that it failed to create or change an asset: the entry that
+        removes the asset, if it is to go, and the answer for the requester, if one waits."""
         try:
             said = msgspec.json.decode(body, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError):
@@ -576,12 +576,12 @@ class Leader:
 
 
 def encoded(answer: Response | Said) -> bytes:
-    """An answer as JSON."""
+    """An answer as the bytes of its JSON."""
     return escape_json(msgspec.json.encode(answer))
 
 
 class _Undone:
-    """Takes a decision back if what follows from it cannot be."""
+    """Undoes a judge's decision if a later step of the same proposal raises."""
 
     def __init__(self, judge: Judge, decision: Decision) -> None:
         self._judge = judge

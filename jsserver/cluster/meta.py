@@ -1,7 +1,8 @@
-"""The state of a cluster's meta group: assignments of streams and consumers, as entries make them.
+"""The state of a cluster's meta group: the assignments of streams and consumers.
 
-Plain data: no clock, file or network. What an assignment says is kept as it came, with keys that
-nobody here knows. The same entries make the same state on every member.
+Entries of the group's log change the state, and the same entries make the same state on every
+member. No clock, file or network. An assignment keeps the keys that this version does not know, so
+that a snapshot passes them on.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from jsserver.text.goformat import escape_json, parse_rfc3339
 from jsserver.text.s2 import decompress
 
 PLAIN_MAX = 256 << 20
-"""Bytes that a compressed assignment may stand for."""
+"""The most bytes of a decompressed assignment."""
 
 
 class Op(IntEnum):
-    """The first byte of an entry."""
+    """The operation of an entry: its first byte."""
 
     ASSIGN_STREAM = 0
     ASSIGN_CONSUMER = 1
@@ -32,11 +33,11 @@ class Op(IntEnum):
 
 
 class MetaError(ValueError):
-    """An entry or a snapshot that nobody can apply; the text says why."""
+    """An entry or a snapshot that cannot be applied; the text says why."""
 
 
 class Name(NamedTuple):
-    """A stream, or a consumer of it."""
+    """Names a stream, or with `consumer` a consumer of the stream."""
 
     account: str
     stream: str
@@ -47,37 +48,37 @@ class Name(NamedTuple):
 
     @property
     def info_subject(self) -> str:
-        """On which servers ask each other about it."""
+        """The subject on which servers ask the asset's leader for its INFO."""
         kind = "CI" if self.consumer else "SI"
         return ".".join((f"$JSC.{kind}", *self)).rstrip(".")
 
 
 class Change(NamedTuple):
-    """What an entry was about."""
+    """What an entry changed."""
 
     account: str
     stream: str
     consumer: str = ""
     reply: str = ""
-    """To whom its members answer; "": nobody waits for that."""
+    """The reply subject for the members' answer; "": nobody waits for one."""
     op: Op = Op.ASSIGN_STREAM
     said: dict[str, Any] | None = None
-    """The assignment as it came, with what only its proposal needed."""
+    """The assignment as the entry has it, with the keys of PROPOSAL_ONLY."""
     before: dict[str, Any] | None = None
-    """The one that was in force until then; None: there was none."""
+    """The assignment before this entry; None: there was none."""
 
     @property
     def removes(self) -> bool:
-        """Whether the asset is to be no more."""
+        """Whether the entry removes the asset."""
         return self.op in (Op.REMOVE_STREAM, Op.REMOVE_CONSUMER)
 
 
 class StreamAssignment:
-    """A stream that is to be, and its consumers by their names."""
+    """The assignment of a stream, and those of its consumers by name."""
 
     def __init__(self, said: dict[str, Any], consumers: dict[str, dict[str, Any]]) -> None:
         self.said = said
-        """The assignment as it came, without what only its proposal needed."""
+        """The stream's assignment as its entry has it, without the keys of PROPOSAL_ONLY."""
         self.consumers = consumers
 
     @property
@@ -96,7 +97,7 @@ class MetaState:
 
     def __init__(self) -> None:
         self.streams: dict[str, dict[str, StreamAssignment]] = {}
-        """By account and name."""
+        """By account and stream."""
 
     def __iter__(self) -> Iterator[tuple[str, str, StreamAssignment]]:
         """Account, name and assignment of each stream."""
@@ -107,7 +108,7 @@ class MetaState:
     # ---- entries
 
     def apply(self, entry: bytes) -> Change:
-        """A Normal entry of the group's log; MetaError, and nothing is changed."""
+        """Applies a Normal entry of the group's log. MetaError: the state is unchanged."""
         if not entry:
             raise MetaError("an entry is empty")
         try:
@@ -147,7 +148,7 @@ class MetaState:
             raise MetaError("an assignment names no stream")
         before = self.streams.get(account, {}).get(name)
         if before is None and not new:
-            return  # it was removed meanwhile
+            return  # an update of a stream that was removed meanwhile
         consumers = {} if before is None else before.consumers
         self.streams.setdefault(account, {})[name] = StreamAssignment(_kept(said), consumers)
 
@@ -174,7 +175,7 @@ class MetaState:
 
     @classmethod
     def read(cls, snapshot: bytes) -> MetaState:
-        """From the bytes of a snapshot; MetaError."""
+        """The state in a snapshot; MetaError."""
         state = cls()
         if not snapshot:
             return state
@@ -198,7 +199,7 @@ class MetaState:
         return state
 
     def snapshot(self) -> bytes:
-        """All of it, as `read` takes it; no bytes where there is nothing."""
+        """The state as bytes that `read` takes; no bytes where nothing is assigned."""
         streams = [
             {**stream.said, "Consumers": list(stream.consumers.values())} for _, _, stream in self
         ]
@@ -208,13 +209,13 @@ class MetaState:
 
 
 PROPOSAL_ONLY = ("subject", "reply", "restore_state", "state")
-"""What an assignment says for the sake of its proposal: to whom the answer goes, and what a new
-member begins with. No snapshot has that."""
+"""Keys of an assignment that matter only when its entry is applied: the request to answer, and the
+state that a new member begins with. A snapshot leaves them out."""
 KEPT_OF_CLIENT = ("acc", "svc", "cluster")
 
 
 def _kept(said: dict[str, Any]) -> dict[str, Any]:
-    """What of an assignment stays."""
+    """The part of an assignment that the state keeps."""
     kept = {key: value for key, value in said.items() if key not in PROPOSAL_ONLY}
     client = kept.get("client")
     if isinstance(client, dict):
@@ -240,13 +241,13 @@ def _text(said: dict[str, Any], key: str) -> str:
 
 
 def account_of(said: dict[str, Any]) -> str:
-    """Whose asset it is: of whom the service is that was asked, else of who asked."""
+    """The account of an asset: the one whose service was asked, otherwise the requester's own."""
     client = _dict(said, "client")
     return _text(client, "svc") or _text(client, "acc")
 
 
 def created_at(said: dict[str, Any]) -> int:
-    """When an asset was made, in ns since the epoch; 0: its assignment does not say."""
+    """When an asset was created, in ns since the epoch; 0 where the assignment does not say."""
     try:
         return parse_rfc3339(str(said.get("created", "")))
     except ValueError:
@@ -254,11 +255,11 @@ def created_at(said: dict[str, Any]) -> int:
 
 
 def group_of(said: dict[str, Any]) -> dict[str, Any]:
-    """What an assignment says of its Raft group; empty where it says nothing."""
+    """An assignment's Raft group; empty where the assignment has none."""
     return _dict(said, "group")
 
 
 def peers_of(said: dict[str, Any]) -> list[str]:
-    """The ids of the members that an assignment names."""
+    """The ids of the members in an assignment."""
     peers = group_of(said).get("peers")
     return [p for p in peers if isinstance(p, str)] if isinstance(peers, list) else []

@@ -1,7 +1,7 @@
-"""Which entries have other members hold what is there: where there are to be more or fewer of them,
-or others, where one leaves the cluster, and where one joins it.
+"""Entries that change the members of assets: on a change of replicas or placement, and when a
+server leaves or joins the cluster.
 
-Plain data: what is known of members is handed in.
+No clock or network: facts about members are handed in.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, Placement, StreamConfig
 
 Made = tuple[Op, Said]
-"""An assignment, and the entry that it is proposed by."""
+"""An assignment, and the operation of the entry that proposes it."""
 
 
 class Usage(NamedTuple):
-    """What an account has used on all members: bytes, and requests of the API."""
+    """What an account uses on all members: bytes, and counts of API requests and of API errors."""
 
     memory: int = 0
     storage: int = 0
     requests: int = 0
     errors: int = 0
     tiers: Mapping[str, tuple[int, int]] = MappingProxyType({})
-    """Bytes in memory and in files by tiers (`R1`), where the account has any."""
+    """By tier (`R1`), bytes in memory and in files, where the account has tiers."""
 
 
 class Members(Protocol):
-    """What is known of the members of the cluster."""
+    """Facts about the members of the cluster."""
 
     def place(
         self,
@@ -49,51 +49,51 @@ class Members(Protocol):
         leaving: int = 0,
         ignored: Set[str] = frozenset(),
     ) -> tuple[str, list[str]]:
-        """The first of the clusters that has room for a stream, and ids of those of its members
-        that are to hold it, who is to lead first; ApiError. The rest as `placement.place` has
-        it."""
+        """The first of the clusters that has room for a stream, and the ids of its members that are
+        to hold the stream, the one that leads first in front; ApiError. The other arguments are
+        those of `placement.place`."""
 
     def online(self, peers: list[str]) -> list[str]:
-        """Those of them that can be reached, likewise."""
+        """The peers that are online, in random order."""
 
     def clusters(self) -> list[str]:
-        """Those that members are of."""
+        """The names of the members' clusters."""
 
     def cluster_of(self, peer: str) -> str:
-        """That of a member, "" where nobody said it."""
+        """A member's cluster, "" where unknown."""
 
     def tags_of(self, peer: str) -> Sequence[str] | None:
-        """Those of a member, in lower case; None: nobody said them."""
+        """A member's tags in lower case; None: unknown."""
 
     def usage(self, account: str) -> Usage:
-        """What the account has used."""
+        """What the account uses on all members."""
 
     def heard(self, account: str, subject: str) -> bool:
-        """Whether anybody in the account subscribes to it."""
+        """Whether anybody in the account subscribes to a subject."""
 
     def limits(self, account: str) -> AccountLimits | None:
-        """What the account may have of JetStream; None: it has none."""
+        """The account's limits; None: the account has no JetStream."""
 
 
 class Regrouped(NamedTuple):
-    """A stream whose members may be others."""
+    """A stream before and after a change that may change its members."""
 
     said: Said
     consumers: list[Said]
     old: StreamConfig
     new: StreamConfig
     peers: list[str] | None
-    """Those that it gets; None: its configuration says so."""
+    """The members it is to have; None: chosen by the new configuration."""
 
     @property
     def ends_move(self) -> bool:
-        """Whether those stay that held it before it began to move."""
+        """Whether the change cancels a move: the old members stay."""
         before, replicas = peers_of(self.said), self.old.num_replicas
         return self.peers is not None and self.peers == before[:replicas]
 
 
 class Moves:
-    """Of the leader of a meta group; `state`: of the group."""
+    """Changes of members for the meta leader; `state`: the meta group's."""
 
     def __init__(self, state: MetaState, members: Members, token: Callable[[int], str]) -> None:
         self._state = state
@@ -101,8 +101,8 @@ class Moves:
         self._token = token
 
     def asks(self, name: str, asked: Asked) -> str:
-        """On which subject the leader of an asset is to be asked before a request is handled, as
-        other members may have to hold it; "": on none."""
+        """The subject on which to ask the asset's leader for its INFO before a request is handled,
+        because the request may change the asset's members; "": no need to ask."""
         args, account = asked.args, asked.account
         if name == "ACCOUNT.STREAM.MOVE":
             account, args = args[0], args[1:]
@@ -119,12 +119,13 @@ class Moves:
             return ""
         return Name(account, args[0], args[1]).info_subject
 
-    # ---- what is asked for
+    # ---- changes by requests
 
     def regroup(
         self, now: Regrouped, asked: Asked, info: Said | None
     ) -> tuple[Said, list[Said]]:
-        """The assignments of a stream and of those of its consumers that follow; ApiError."""
+        """The stream's new assignment, and those of its consumers whose members change too;
+        ApiError."""
         old, new, before = now.old, now.new, peers_of(now.said)
         moves = now.peers is not None or (
             new.placement is not None and old.placement != new.placement
@@ -164,7 +165,7 @@ class Moves:
         config: ConsumerConfig,
         info: Said | None,
     ) -> Said:
-        """The assignment of a consumer that is to have as many members as this configuration says;
+        """The consumer's assignment with as many members as its new configuration says;
         ApiError."""
         held = [] if of_stream is None else peers_of(of_stream)
         old = said["consumer"]
@@ -187,8 +188,9 @@ class Moves:
     def to(
         self, config: StreamConfig, peers: list[str], tags: list[str], cluster: str
     ) -> list[str]:
-        """Those that hold a stream while its first member goes; where no other one of the cluster
-        can take its place, all of another cluster do. ApiError."""
+        """The members of a stream while its first member leaves. Another server of the cluster
+        replaces that member; where there is none, another cluster takes the whole stream.
+        ApiError."""
         placement = config.placement or Placement()
         placement = msgspec.structs.replace(placement, tags=[*placement.tags, *tags])
         more = config.num_replicas + 1
@@ -202,11 +204,11 @@ class Moves:
         wanted = msgspec.structs.replace(wanted, num_replicas=config.num_replicas)
         return [*peers, *self._members.place(wanted, others)[1]]
 
-    # ---- members that go and come
+    # ---- servers that leave and join
 
     def without(self, there: StreamAssignment, peer: str) -> tuple[list[Made], bool]:
-        """By what a member holds a stream no more, and whether another one takes its place;
-        ApiError where the member does not hold the stream."""
+        """The assignments once `peer` is no member of a stream any more, and whether another server
+        replaces it; ApiError where `peer` is not a member."""
         before = there.peers
         if peer not in before:
             raise errcodes.CLUSTER_PEER_NOT_MEMBER()
@@ -221,7 +223,8 @@ class Moves:
         return (_held_by(there, peers, peer) if peers else []), replaced
 
     def with_one_more(self, there: StreamAssignment, peer: str) -> list[Made]:
-        """By what a new member holds a stream that had too few; nothing where it had enough."""
+        """The assignments with `peer` as a further member of a stream that has too few; none where
+        the stream has enough."""
         wanted = there.said["stream"].get("num_replicas") or 1
         peers = [*there.peers, peer]
         alike = group_of(there.said).get("cluster") == self._members.cluster_of(peer)
@@ -242,7 +245,8 @@ def _held_by(there: StreamAssignment, peers: list[str], gone: str) -> list[Made]
 
 
 def clusters_for(config: StreamConfig, asked: Asked) -> list[str]:
-    """Where a new stream may be: what its configuration names counts alone."""
+    """The clusters that a new stream may be placed in: the one its configuration names, or those of
+    the request."""
     placement = config.placement
     return [placement.cluster] if placement is not None and placement.cluster else asked.clusters
 

@@ -1,4 +1,4 @@
-"""Lists of streams and consumers as the leader of the meta group knows them, a page at a time."""
+"""Pages of the lists of streams and consumers, from the meta leader's state."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from jsserver.wire.types import ConsumerPageRequest, StreamPageRequest
 
 
 class Listed(NamedTuple):
-    """The names of a page, whose infos their leaders give."""
+    """The assets of a list's page. Their leaders are asked for the INFO of each."""
 
     type: str
     total: int
     offset: int
     names: list[str]
     subjects: list[str]
-    """On which each is asked about."""
+    """The subjects to ask on, one for each name."""
 
     @property
     def kind(self) -> str:
-        """What they are: `STREAM` or `CONSUMER`."""
+        """`STREAM` or `CONSUMER`."""
         return self.type.partition("_")[0].upper()
 
     def answer(self, infos: dict[str, Any], offline: dict[str, str]) -> dict[str, Any]:
-        """With what was heard, by name; others are missing. `offline`: why, of some."""
+        """The list's answer. `infos`: the INFO answers by name; assets without one are reported as
+        missing. `offline`: reasons by name, for assets that cannot run."""
         key = "streams" if self.type == "stream_list" else "consumers"
         missing = [name for name in self.names if name not in infos]
         found: dict[str, Any] = {
@@ -109,7 +110,8 @@ def consumer_list(state: MetaState, asked: Asked) -> Listed:
 
 
 def _consumers(state: MetaState, asked: Asked) -> tuple[int, list[str]]:
-    """Of a stream that there is not, none: a list of these is empty, as with nats-server."""
+    """The offset and the consumers' names; none where there is no such stream, as nats-server
+    does."""
     request = ConsumerPageRequest()
     if decode.has_object(asked.body):
         request = decode.decode(asked.body, ConsumerPageRequest, strict=True)

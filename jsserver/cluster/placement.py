@@ -1,6 +1,6 @@
-"""Which members of a cluster hold a stream: decided over plain data, without clock or network.
+"""Chooses the members of a cluster that hold a stream. No clock or network.
 
-The rules are nats-server's, so that either server as leader places alike.
+The rules are nats-server's, so that either server places alike as meta leader.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class Room(NamedTuple):
-    """What a server said of its JetStream. `memory` and `files` are bytes that are free."""
+    """The state of a server's JetStream as the server reports it. `memory`, `files`: free bytes."""
 
     memory: int
     files: int
     assets: int
-    """Streams and consumers there that have more than one replica, and the meta group."""
+    """The server's replicated streams and consumers, and the meta group."""
 
 
 class Member(NamedTuple):
@@ -27,46 +27,46 @@ class Member(NamedTuple):
 
     peer: str
     known: bool = True
-    """Whether anybody told of the server: its name, its cluster, its tags."""
+    """Whether the server has announced its name, cluster and tags."""
     cluster: str = ""
     tags: Sequence[str] = ()
-    """In lower case, in the order of its configuration."""
+    """In lower case, in the order of the server's configuration."""
     online: bool = False
     room: Room | None = None
-    """None: the server has not said it yet."""
+    """None: not reported yet."""
 
 
 class Load(NamedTuple):
-    """What a member holds by the assignments."""
+    """How many streams are assigned to a member."""
 
     streams: int = 0
     replicated: int = 0
-    """Those of them that have more than one replica."""
+    """Those of `streams` with more than one replica."""
 
 
 class Rules(NamedTuple):
-    """What the leader's configuration says."""
+    """Placement rules in the meta leader's configuration."""
 
     unique_tag: str = ""
-    """No two members of a stream have the same tag with this prefix; "": there is no such rule."""
+    """Prefix of tags: no two members of a stream may share a tag with this prefix; "": no rule."""
     max_ha_assets: int = 0
-    """0: no limit."""
+    """The most replicated assets of a server; 0: no limit."""
 
 
 class Wanted(NamedTuple):
-    """A stream that is to be placed."""
+    """What a stream to be placed needs."""
 
     replicas: int
     cluster: str
     in_memory: bool = False
     max_bytes: int = 0
-    """Bytes that it reserves; 0: none."""
+    """Bytes that the stream reserves; 0: none."""
     tags: Sequence[str] = ()
-    """A tag that begins with ! must not be there."""
+    """Tags that a member must have; a tag after "!" is one that it must not have."""
 
 
 class Reasons:
-    """Why there are not enough members, as a client is told."""
+    """Why too few members are suitable, in nats-server's words."""
 
     def __init__(self) -> None:
         self.offline = self.excluded = self.storage = self.unique = self.other = False
@@ -75,7 +75,7 @@ class Reasons:
         self.forbidden: set[str] = set()
 
     def add(self, other: Reasons) -> None:
-        """Those of another cluster that was tried, too."""
+        """Adds the reasons of another cluster that was tried."""
         self.offline |= other.offline
         self.excluded |= other.excluded
         self.storage |= other.storage
@@ -111,9 +111,10 @@ def place(
 ) -> list[str] | Reasons:
     """Ids of the members that are to hold the stream, the best first, or why there are too few.
 
-    `members`: in an order of no meaning, by which ties are decided; `existing`: those that hold it
-    already, which stay in front; `leaving`: how many of these, from the first on, are to go soon,
-    so that others may have their tags; `ignored`: members that are not to hold it.
+    `members`: shuffled, so that ties are broken at random; `existing`: members that hold the stream
+    already, they stay in front; `leaving`: how many of `existing`, from the first on, are to leave
+    soon, so that new members may have the same tags; `ignored`: members that must not hold the
+    stream.
     """
     if len(existing) >= wanted.replicas:
         return list(existing[: wanted.replicas])
@@ -152,16 +153,16 @@ def place(
 
 
 class _Tags:
-    """Tags with the prefix of `unique_tag` that are taken."""
+    """The tags with the prefix `unique_tag` that chosen members have."""
 
     def __init__(self, wanted: Wanted, rules: Rules) -> None:
         named = any(_bare(tag).startswith(rules.unique_tag) for tag in wanted.tags)
         self._prefix = "" if named else rules.unique_tag
-        """A stream that names such a tag itself is not held to the rule."""
+        """Empty where the stream asks for such a tag itself: the rule does not bind it then."""
         self._taken: set[str] = set()
 
     def take(self, member: Member) -> bool:
-        """Whether the member may be the next one; then its tag is taken."""
+        """Whether the member's tag is still free; takes the tag."""
         if not self._prefix:
             return True
         own = next((tag for tag in member.tags if tag.startswith(self._prefix)), "")
@@ -172,12 +173,12 @@ class _Tags:
 
 
 def _fits(member: Member, wanted: Wanted, rules: Rules, reasons: Reasons, *, skipped: bool) -> bool:
-    """Whether the member may hold the stream by what it is itself; else a reason is noted, where
-    a client is to hear it."""
+    """Whether the member is suitable for the stream. If not, notes the reason, where a client is to
+    hear of it."""
     if not member.known:
         reasons.other = True
     elif member.cluster != wanted.cluster:
-        pass  # nothing to tell: it is not one of those that were asked for
+        pass  # in another cluster than the one asked for: no reason to report
     elif member.room is None:
         reasons.offline = True
     elif skipped:
@@ -196,7 +197,7 @@ def _fits(member: Member, wanted: Wanted, rules: Rules, reasons: Reasons, *, ski
 
 
 def _wrong_tag(member: Member, wanted: Wanted) -> str | None:
-    """The first wish of the stream that the member's tags do not meet."""
+    """The first of the stream's wanted tags that the member does not meet; None: it meets all."""
     for tag in wanted.tags:
         if (_bare(tag).strip().lower() in member.tags) == tag.startswith("!"):
             return tag

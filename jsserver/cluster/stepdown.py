@@ -1,6 +1,6 @@
-"""Who is to lead a group after its leader steps down, as a request wishes it.
+"""Chooses a group's next leader by the wishes in a request that the present leader steps down.
 
-Plain data: who the members are, and what is known of them, is handed in.
+No clock or network: the members and the facts about them are handed in.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ class StepdownRequest(Wire):
 
 
 class Known(Protocol):
-    """What is known of servers, by their ids."""
+    """Facts about servers, by their ids."""
 
     def online(self, peers: list[str]) -> list[str]:
-        """Those that can be reached, in an order of their own each time."""
+        """The peers that are online, in random order."""
 
     def cluster_of(self, peer: str) -> str:
-        """The cluster, "" where nobody said it."""
+        """A server's cluster, "" where unknown."""
 
     def tags_of(self, peer: str) -> Sequence[str] | None:
-        """The tags in lower case; None: nobody said them."""
+        """A server's tags in lower case; None: unknown."""
 
 
 def successor(body: bytes, own: str, peers: Iterable[str], known: Known) -> str:
-    """The id of the member that is to lead, "": any. `own`: the id of this server, which leads;
-    `peers`: of all members. ApiError: no member is as the request wishes it."""
+    """The id of the member that is to lead, "": any. `own`: this server's id, the present leader;
+    `peers`: ids of all members. ApiError: no member meets the request."""
     if not decode.has_object(body):
         return ""
     placement = decode.decode(body, StepdownRequest, strict=True).placement
@@ -60,7 +60,7 @@ def _preferred(wanted: str, own: str, peers: Iterable[str]) -> str:
 
 
 def _meets(peer: str, placement: Placement, known: Known) -> bool:
-    """Whether a member is of the cluster, and has the tags, that are wished for."""
+    """Whether a member is in the wanted cluster and has all wanted tags."""
     wanted = {tag.strip().lower() for tag in placement.tags}
     cluster = known.cluster_of(peer)
     return (not placement.cluster or placement.cluster == cluster) and wanted <= {

@@ -1,4 +1,4 @@
-"""What requests about consumers wish for, as changes that a leader judges."""
+"""Turns requests about consumers into changes that the leader's judge decides on."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def consumer(
     token: Callable[[int], str],
     heard: Callable[[str], bool],
 ) -> PutConsumer:
-    """The consumer that is asked for, with its defaults; what is wrong with it is judged with all
-    the rest. `durable`: by CONSUMER.DURABLE.CREATE; `heard`: whether anybody subscribes there."""
+    """The requested consumer, with defaults filled in. An invalid configuration is not raised here
+    but travels in `asked.wrong`, because the judge makes other checks first. `durable`: the request
+    is CONSUMER.DURABLE.CREATE; `heard`: whether anybody subscribes to a subject."""
     request = decode.decode(asked.body, ConsumerCreateRequest, settings.strict)
     stream, *rest = asked.args
     filtered = ".".join(rest[1:]) if len(rest) > 1 else None
-    of_one = msgspec.structs.replace(request.config, num_replicas=0)  # how many is judged beside
+    of_one = msgspec.structs.replace(request.config, num_replicas=0)  # replicas: judged elsewhere
     bare = msgspec.structs.replace(request, config=of_one)
     words = AskedConsumer(stream, rest[0] if rest else "", filtered, durable, bare)
     name = words.consumer
@@ -68,7 +69,7 @@ def consumer(
 
 
 def _moves(before: ConsumerConfig, after: ConsumerConfig, heard: Callable[[str], bool]) -> bool:
-    """Whether somebody listens where a consumer delivers that is to deliver elsewhere."""
+    """Whether the deliver subject changes while somebody still subscribes to the old one."""
     here = before.deliver_subject
     return here != after.deliver_subject and heard(here)
 
@@ -83,7 +84,7 @@ def _free_name(stream: StreamAssignment, token: Callable[[int], str]) -> str:
 def pause(
     asked: Asked, assets: Assignments, settings: ServerSettings, now: int
 ) -> tuple[PauseConsumer, ConsumerPauseResponse]:
-    """The pause that is asked for, and its answer when it is agreed on."""
+    """The requested pause, and the answer for when it is agreed on; ApiError."""
     request = ConsumerPauseRequest()
     if decode.has_object(asked.body):
         request = decode.decode(asked.body, ConsumerPauseRequest, settings.strict)
