@@ -1,4 +1,4 @@
-"""Answers to requests of a cluster's API: sent, counted for the account, and told to who listens.
+"""Sends the answers to API requests in a cluster, counts them for the account, and audits them.
 
 Lives in the event loop.
 """
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 
 EXPECTED_MAX = 4096
-"""Requests of which it is known who asked, for answers that come later."""
+"""The most requests that are remembered for answers that come later."""
 
 
 class Answering:
-    """Those of one server."""
+    """The answers of this server."""
 
     def __init__(self, accounts: Accounts, system_account: str, dispatcher: Dispatcher) -> None:
         self._system = accounts[system_account]
         self._system_account = system_account
         self._dispatcher = dispatcher
         self._expected: dict[str, tuple[str, Asked]] = {}
-        """By their replies."""
+        """The request's name and the request, by reply subject."""
 
     def send(self, name: str, asked: Asked, answer: Response) -> None:
-        """Answers a request of this name, as `STREAM.INFO`; nobody where no reply is wanted."""
+        """Answers the request `name`, such as `STREAM.INFO`, unless it has no reply subject."""
         if asked.reply:
             self._send(name, asked, encoded(answer), answer.error is not None)
 
     def expect(self, name: str, asked: Asked) -> None:
-        """The answer is given by settle(), or by another server. What was asked for is not told
-        then, but for a pause, as by nats-server."""
+        """Remembers a request that settle() answers later, if no other server does. As with
+        nats-server, the audit then lacks the request's body, except for a pause."""
         body = asked.body if name == "CONSUMER.PAUSE" else b""
         self._expected[asked.reply] = name, asked._replace(body=body)
         if len(self._expected) > EXPECTED_MAX:
             del self._expected[next(iter(self._expected))]
 
     def settle(self, reply: str, body: bytes, *, refused: bool) -> None:
-        """Answers a request that was expected."""
+        """Sends the answer of a request that was expected, or of an unknown one."""
         name, asked = self._expected.pop(reply, ("", None))
         if asked is not None:
             self._send(name, asked, body, refused)
@@ -73,7 +73,7 @@ class Answering:
 
 
 def client_of(said: object) -> ClientInfo:
-    """Who asks, as a request or an assignment says; nobody in particular of the system account."""
+    """The requester in a request or an assignment; an empty one for the system account."""
     try:
         return msgspec.convert(said, ClientInfo, strict=False)
     except msgspec.ValidationError:

@@ -1,4 +1,5 @@
-"""Tells accounts what has become of their streams and consumers in a cluster: once, by who leads.
+"""Advisories about streams and consumers of a cluster: each one is sent once, by the asset's
+leader.
 
 Lives in the event loop.
 """
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
 
 
 def led_here(account: str, stream: Stream) -> list[Name]:
-    """A stream and its consumers, as far as no other server leads them; the stream last."""
+    """A stream and its consumers, without those that another server leads; the stream last."""
     names = [name for name, one in stream.consumers.items() if not is_led_elsewhere(one)]
     found = [Name(account, stream.name, name) for name in sorted(names)]
     return found if is_led_elsewhere(stream) else [*found, Name(account, stream.name)]
 
 
 def tell_gone(advisories: Advisories, assets: Iterable[Name]) -> None:
-    """These are no more."""
+    """Sends the advisories that these assets were deleted."""
     for account, stream, consumer in assets:
         if consumer:
             advisories.consumer(account, stream, consumer, "delete")
@@ -40,8 +41,8 @@ def tell_gone(advisories: Advisories, assets: Iterable[Name]) -> None:
 def tell_put(
     advisories: Advisories, asset: Name, now: Consumer, before: str | None, clock: int
 ) -> None:
-    """A consumer was made or updated. `before`: until when it was to pause before, None: there was
-    none; `clock`: ns since the epoch."""
+    """Sends the advisories of a new or updated consumer. `before`: the pause's end before the
+    update, None: the consumer is new; `clock`: ns since the epoch."""
     until = now.config.pause_until
     if before is None:
         advisories.consumer(*asset, "create")
@@ -51,7 +52,7 @@ def tell_put(
 
 
 async def when_counted(shared: Shared, consumer: Consumer, then: Callable[[], None]) -> None:
-    """Calls `then` once it is known how much is pending for a consumer, unless that is removed."""
+    """Calls `then` once the consumer's pending messages are counted; never if it is removed."""
     if consumer.handle.counting():
         try:
             await shared.run(consumer.handle.state)

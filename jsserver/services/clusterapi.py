@@ -1,5 +1,5 @@
-"""Requests of the API in a cluster: each comes to every server, by way of the system account, and
-one of them answers.
+"""API requests in a cluster: every server gets each one through the system account, and exactly one
+server answers.
 
 Lives in the event loop.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SUBJECT = b"$JS.API.>"
 WAITING_MAX = 1024
-"""Requests that wait for who knows better; more of them get no answer from here."""
+"""The most requests that wait before they are answered; further ones get no answer from here."""
 OTHER_TYPES = {
     "META.LEADER.STEPDOWN": "meta_leader_stepdown_response",
     "SERVER.REMOVE": "meta_server_remove_response",
@@ -42,21 +42,21 @@ OTHER_TYPES = {
     "ACCOUNT.STREAM.MOVE": "stream_update_response",
     "ACCOUNT.STREAM.CANCEL_MOVE": "stream_update_response",
 }
-"""Of answers that a server alone does not give."""
+"""Types of the answers that only a cluster gives."""
 
 
 class Held(Protocol):
-    """Whoever runs the streams and consumers of this server."""
+    """The streams and consumers of this server."""
 
     def seen(self, account: str, stream: str, consumer: str) -> answers.Asset | None:
-        """What one is here; None: it is not held here."""
+        """The asset's role on this server; None: the server does not hold the asset."""
 
     def answer(self, api: Api, asked: Asked) -> None:
-        """Answers about one that leads here."""
+        """Answers a request about an asset that this server leads."""
 
 
 class ClusterApi:
-    """Decides of each request who answers it, and does what this server has to."""
+    """Decides whether this server answers a request, and has it answered."""
 
     def __init__(
         self,
@@ -72,8 +72,9 @@ class ClusterApi:
         online: Callable[[list[str]], list[str]],
         needed: Needed,
     ) -> None:
-        """`state`: of the meta group; `meta`: who leads that where this server does not; `online`:
-        those of members that can be reached; `needed`: brings accounts that do not run."""
+        """`state`: the meta group's; `meta`: this server's role in the meta group, if it does not
+        lead; `online`: the peers that are online; `needed`: fetches accounts that are not
+        loaded."""
         self._accounts = accounts
         self._system_account = system_account
         self._system = accounts[system_account]
@@ -90,7 +91,7 @@ class ClusterApi:
         self._system.serve_requests(SUBJECT)
 
     def take(self, item: Item) -> bool:
-        """Whether it was a request of the API out of the inbox."""
+        """Takes a message from the inbox if it is an API request; whether it was."""
         subject, reply, headers, payload = item.texts
         if item.numbers[0] != self._system.id or not subject.startswith(SUBJECT[:-1]):
             return False
@@ -125,18 +126,18 @@ class ClusterApi:
         return True
 
     async def _bring(self, api: Api, asked: Asked, headers: bytes) -> None:
-        """Nobody of the account has come here yet: what it may have is not known."""
+        """Answers once the account is fetched: its limits were not known."""
         await self._needed.bring(asked.account)
         self._later(api, asked, headers)
 
     def _later(self, api: Api, asked: Asked, headers: bytes) -> None:
-        """By now somebody may lead."""
+        """Answers after a delay, if no server has a leader's answer by now."""
         self._waiting -= 1
         verdict = answers.verdict(api, self._seen(api, asked.account))
         if self._system_account in self._accounts:
             self._answer(api, asked, headers, verdict.answer)
 
-    # ---- who answers
+    # ---- which server answers
 
     def _seen(self, api: Api, account: str) -> Seen:
         meta = Meta.LEADS if self._lead.leads else self._meta()
@@ -195,7 +196,7 @@ class ClusterApi:
 
 
 def failed(api: Api, error: ApiError) -> Response:
-    """The answer to a request that is refused."""
+    """The answer to a refused request."""
     endpoint = ENDPOINTS.get(api.name)
     answer = Response() if endpoint is None else endpoint.empty()
     answer.type, answer.error = type_of(api), error.body

@@ -1,4 +1,4 @@
-"""Tells whom it concerns which of a cluster's groups have a leader here, and which can have none.
+"""Advisories about the leaders of a cluster's groups, and about groups that lost their quorum.
 
 Lives in the event loop.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from jsserver.cluster.meta import Name
 
 PERIOD = 2.5
-"""Seconds between two looks for groups that can have no leader."""
+"""Seconds between two checks for groups without a quorum."""
 AGAIN = 10.0
-"""Seconds for which a group can have none before that is told, and told again."""
+"""Seconds without a quorum before the advisory, and between its repetitions."""
 
 
 class Elections:
-    """begin() and close() frame the looks for lost quorums."""
+    """Sends the advisories; begin() and close() frame the checks for lost quorums."""
 
     def __init__(
         self,
@@ -35,34 +35,34 @@ class Elections:
         names: Callable[[], Iterable[str]],
         leaderless: Callable[[], list[tuple[Name, RaftMember]]],
     ) -> None:
-        """`name`: this server's; `cluster`: what the cluster is called now; `names`: of servers
-        that this one is connected to; `leaderless`: groups of the streams and consumers that it
-        holds which nobody leads."""
+        """`name`: this server's; `cluster`: the cluster's present name; `names`: names of the
+        servers this one is connected to; `leaderless`: groups without a leader, among the assets of
+        this server."""
         self._advisories = advisories
         self._name = name
         self._cluster = cluster
         self._names = names
         self._leaderless = leaderless
         self._lost: dict[Name, float] = {}
-        """Groups that can have no leader, and when that is to be told."""
+        """Groups without a quorum, and the time of their next advisory."""
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """Looks from now on."""
+        """Begins to check for lost quorums."""
         self._timer = asyncio.get_running_loop().call_later(PERIOD, self._look)
 
     def close(self) -> None:
-        """Looks no more."""
+        """Stops the checks."""
         if self._timer is not None:
             self._timer.cancel()
 
     def asset(self, asset: Name, member: RaftMember) -> None:
-        """This server leads a stream or a consumer now."""
+        """This server was elected leader of a stream or a consumer."""
         members = electorate(member, self._name, self._online())
         self._advisories.elected(*asset, self._name, members)
 
     def domain(self, member: RaftMember) -> None:
-        """This server leads the meta group now."""
+        """This server was elected meta leader."""
         members = electorate(member, self._name, self._online())
         self._advisories.domain_leader(member.id, self._cluster(), members)
 

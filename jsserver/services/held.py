@@ -1,7 +1,7 @@
-"""Streams and consumers that the cluster assigns to this server: made, changed and removed as the
-meta group decides, and answered for by this server as their leader.
+"""Streams and consumers that the cluster assigns to this server: creates, changes and removes them
+as the meta group decides, and answers for them where this server leads.
 
-Lives in the event loop. Changes of one stream and its consumers are carried out in their order.
+Lives in the event loop. Changes of a stream and of its consumers are carried out in their order.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from jsserver.services.needed import Needed
 
 PROPOSE = b"$NRG.P._meta_"
-"""On which members ask the leader of the meta group to propose something."""
+"""The subject on which members ask the meta leader to propose an entry."""
 ANEW = 1.0
-"""Seconds after which a member that cannot go on is opened anew."""
+"""Seconds before a member that has failed is reopened."""
 AGAIN_MIN, AGAIN_MAX = 5.0, 60.0
-"""Seconds after which it is asked again that an inactive consumer be removed."""
+"""Seconds between requests to remove an inactive consumer; doubles with each request."""
 
 
 class Held:
-    """Those that run here; replace() and follow() keep up with the assignments."""
+    """The assets that run on this server; replace() and follow() apply assignments."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class Held:
         cluster: Callable[[], str],
         needed: Needed,
     ) -> None:
-        """`peer`: the id of this server; `cluster`: what the cluster is called now; `needed`:
-        brings accounts that do not run."""
+        """`peer`: this server's id; `cluster`: the cluster's present name; `needed`: fetches
+        accounts that are not loaded."""
         self._system = accounts[system_account]
         self._dispatcher = jetstream.dispatcher
         self._shared = jetstream.shared
@@ -81,26 +81,26 @@ class Held:
         self._cluster = cluster
         self._needed = needed
         self._state: MetaState | None = None
-        """Of the meta group; None: it is not known yet."""
+        """The meta group's; None: not known yet."""
         self._steps: dict[tuple[str, str], deque[Step]] = {}
-        """By account and stream: those to take. The first one may be under way."""
+        """Steps to take, by account and stream. The first one may be under way."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: dict[tuple[str, str, str], asyncio.TimerHandle] = {}
-        """Consumers of which it was asked that they be removed."""
+        """Timers by consumer whose removal was asked for, and by stream to be reopened."""
         self._removed: dict[tuple[str, str], Change] = {}
-        """Streams that entries of an earlier life have removed."""
+        """Removals of streams that were replayed from the log at the start."""
         self._unanswered: dict[Name, list[Change]] = {}
-        """Creations of assets that have replicas: who leads first answers them."""
+        """Creations and updates of replicated assets, until an elected leader answers them."""
         self._closed = False
         self.answering = Answering(accounts, system_account, self._dispatcher)
         """Answers requests."""
         self.replicas = Replicas(peer, cluster)
-        """What drives those that have replicas."""
+        """The members of replicated assets."""
         self._regrouping = Regrouping(self.replicas, peer)
         self._movers = Movers(peer, cluster, self.replicas.members, self._ask)
         self.placed = self.replicas.placed
         self.refusals = Refusals(self._system)
-        """Tells what could not be made."""
+        """Reports failures to the meta leader."""
         self.restores = Restores(
             peer,
             self._dispatcher,
@@ -112,15 +112,15 @@ class Held:
             done=self._opened,
         )
         self.propose: Callable[[bytes], bool] = lambda entry: False
-        """Proposes an entry where this server leads the meta group itself."""
+        """Proposes an entry, if this server is the meta leader."""
 
     @property
     def cluster(self) -> str:
-        """What the cluster is called now."""
+        """The cluster's present name."""
         return self._cluster()
 
     async def close(self) -> None:
-        """Finishes the steps under way, and takes no more."""
+        """Finishes the steps under way, and closes all members."""
         self._closed = True
         self._movers.close()
         for timer in self._asking.values():
@@ -130,16 +130,16 @@ class Held:
             await asyncio.wait(self._tasks)
         await self.replicas.close_all()
 
-    # ---- what is assigned
+    # ---- assignments
 
     def skip(self, changes: Iterable[Change]) -> None:
-        """These belong to an earlier life, and are not followed one by one."""
+        """Notes the removals among replayed entries; replace() follows when the replay is over."""
         for change in changes:
             if not change.consumer and change.removes:
                 self._removed[change.account, change.stream] = change
 
     def replace(self, state: MetaState) -> None:
-        """All assignments may have changed."""
+        """Follows the whole state: any assignment may have changed."""
         self._state = state
         self._movers.follow(state)
         for name in self._dispatcher.accounts:
@@ -152,7 +152,7 @@ class Held:
         self._removed.clear()
 
     def serve(self, account: str) -> None:
-        """The account has JetStream: what is assigned of its streams is to run."""
+        """Runs what is assigned of an account, once the account has JetStream."""
         running = self._dispatcher.accounts.get(account)
         if self._state is None or running is None:
             return
@@ -171,7 +171,7 @@ class Held:
                 self._put(account, name, Step(stream.consumers[consumer], consumer))
 
     def follow(self, state: MetaState, changes: Iterable[Change]) -> None:
-        """These have changed."""
+        """Follows these changes of the state."""
         self._state = state
         self._movers.follow(state)
         for change in changes:
@@ -194,24 +194,24 @@ class Held:
         return frozenset(name for name, said in known if self._peer in peers_of(said))
 
     def _runs(self, account: str, stream: str, consumer: str) -> bool:
-        """Whether it runs, or is about to."""
+        """Whether an asset runs here or is about to."""
         return (account, stream) in self._steps or self.asset(account, stream, consumer) is not None
 
     def asset(self, account: str, stream: str, consumer: str = "") -> Stream | Consumer | None:
-        """The stream, or the consumer, that runs here."""
+        """The stream, or with `consumer` the consumer, that runs here; None: it does not."""
         running = self._dispatcher.accounts.get(account)
         found = None if running is None else running.streams.get(stream)
         return found if found is None or not consumer else found.consumers.get(consumer)
 
     def seen(self, account: str, stream: str, consumer: str = "") -> Asset | None:
-        """What the stream, or the consumer, is here; None: it does not run here."""
+        """The asset's role on this server; None: it does not run here."""
         found = self.asset(account, stream, consumer)
         if found is None:
             return Asset.LEADS if self.restores.has(Name(account, stream)) else None
         return found.member.seen() if isinstance(found.member, Member) else Asset.LEADS
 
     def leads(self, account: str, stream: str, consumer: str = "") -> bool:
-        """Whether this server leads it; one replica always does."""
+        """Whether this server leads the asset; an asset with one replica is always led."""
         return self.seen(account, stream, consumer) is Asset.LEADS
 
     def _put(self, account: str, stream: str, step: Step) -> None:
@@ -234,7 +234,7 @@ class Held:
         del self._steps[account, name]
 
     async def _account(self, account: str, name: str, step: Step) -> Account | None:
-        """The account, fetched if it does not run."""
+        """The account, fetched if it is not loaded; None: it cannot be had."""
         if self._needed.lacks(account) and not await self._needed.bring(account):
             if step.said is not None:
                 self._failed(account, name, step, errcodes.NO_ACCOUNT())
@@ -242,7 +242,7 @@ class Held:
         return self._dispatcher.accounts.get(account)
 
     def _has_any(self, account: str) -> bool:
-        """Whether streams of the account are to run here."""
+        """Whether streams of the account are assigned to this server."""
         found = {} if self._state is None else self._state.streams.get(account, {})
         return any(self._peer in peers_of(stream.said) for stream in found.values())
 
@@ -260,7 +260,7 @@ class Held:
                     await self._follow_stream(account, name, step)
         except (ApiError, StoreError, OSError) as error:
             self._failed(account.name, name, step, error)
-        except Exception as error:  # the others are followed all the same
+        except Exception as error:  # the next steps are taken all the same
             self._log.error(f"Error following the assignment of stream {quote(name)}: {error!r}")
 
     # ---- streams
@@ -285,7 +285,7 @@ class Held:
                 await account.assign_stream(name, None)
                 tell_gone(self._dispatcher.advisories, gone)
             elif running is not None and step.change is not None:
-                await account.assign_stream(name, None)  # others hold it from now on
+                await account.assign_stream(name, None)  # other servers hold the stream now
             elif running is not None:
                 await self._put_aside(account, running)
             if step.change is not None and removed and led:
@@ -320,8 +320,8 @@ class Held:
         self._opened(account, stream)
 
     async def _load(self, account: Account, name: str, wanted: Wanted) -> Stream | None:
-        """The stream of an earlier life, served; None: there is none. ApiError where it is there,
-        and cannot be served."""
+        """Loads the stream from disk; None: there is none. ApiError if it is there and cannot
+        run."""
         directory, asset = account.directory, Name(account.name, name)
         if directory is not None and self.replicas.is_half_restored(asset):
             await self._shared.run(metafiles.erase, directory / name)
@@ -342,7 +342,7 @@ class Held:
         return None
 
     async def _find_removed(self, account: Account, name: str, step: Step) -> Stream | None:
-        """The stream on disk that was removed while this server was away."""
+        """The stream on disk that was removed while this server was down; None: there is none."""
         said = None if step.change is None else step.change.said
         wanted = follow.runs(said)
         if said is None or wanted is None:
@@ -351,7 +351,8 @@ class Held:
         return await self._load(account, name, wanted)
 
     async def _put_aside(self, account: Account, running: Stream) -> None:
-        """A stream is no more among the assignments, and nobody is known to have removed it."""
+        """Moves aside a stream that is not assigned, though no entry is known to have removed
+        it."""
         name, directory = running.name, running.directory
         await account.leave_stream(running)
         await self._shared.run(clear, running, False)
@@ -395,7 +396,7 @@ class Held:
                 self._done(change, "consumer_delete")
             return
         if stream is None:
-            return  # it could not be made, which was told
+            return  # creating the stream failed, which was reported
         assert step.said is not None
         self.replicas.say(asset, step.said, self._regrouping.begins(step.change, step.said))
         if running is not None:
@@ -419,7 +420,7 @@ class Held:
         change: Change | None,
         before: str | None = None,
     ) -> None:
-        """`before`: until when it was to pause before the change, None: it was made."""
+        """`before`: the pause's end before the change; None: the consumer is new."""
         if change is None:
             return
         asset = Name(account.name, stream.name, now.name)
@@ -433,12 +434,12 @@ class Held:
         return None if self._state is None else self._state.streams.get(account, {}).get(stream)
 
     def consumers_of(self, account: str, stream: str) -> int:
-        """How many consumers a stream has, whichever members hold them."""
+        """How many consumers a stream has on all servers."""
         found = self._assigned(account, stream)
         return 0 if found is None else len(found.consumers)
 
     def remove_consumer(self, account: str, stream: str, consumer: str) -> None:
-        """A consumer was inactive for too long: it is asked that it be removed, until it is."""
+        """Asks the meta group to remove a consumer that was inactive too long, until it is gone."""
         self._ask_removal((account, stream, consumer), AGAIN_MIN)
 
     def _ask_removal(self, asset: tuple[str, str, str], pause: float) -> None:
@@ -452,20 +453,20 @@ class Held:
         self._asking[asset] = timer(pause, self._ask_removal, asset, min(pause * 2, AGAIN_MAX))
 
     def _ask(self, entry: bytes) -> None:
-        """Asks the meta group to agree on an entry."""
+        """Has the meta leader propose an entry."""
         if not self.propose(entry):
             self._system.publish(PROPOSE, b"", b"", entry)
 
     # ---- members of groups
 
     def _say_consumers(self, asset: Name) -> None:
-        """What the consumers of a stream are, before it is opened with those that it has."""
+        """Prepares the groups of a stream's consumers before the stream is opened with them."""
         if (stream := self._assigned(asset.account, asset.stream)) is not None:
             for consumer in self._own(stream):
                 self.replicas.say(asset._replace(consumer=consumer), stream.consumers[consumer])
 
     def _opened(self, account: Account, stream: Stream) -> None:
-        """A stream, or one of its consumers, is open: once all are, it lets go of messages."""
+        """Notes an opened asset. A stream may remove messages once all its consumers are open."""
         member = stream.member
         if not isinstance(member, Member):
             return
@@ -480,7 +481,7 @@ class Held:
             member.handle.serve()
 
     def told(self, item: Item) -> None:
-        """An INBOX_REPLICA."""
+        """An INBOX_REPLICA: a member of an asset's group has news."""
         _, number, what, value = item.numbers[:4]
         member = self.replicas.member(number)
         if member is None:
@@ -489,7 +490,7 @@ class Held:
         running = self._dispatcher.accounts.get(account)
         stream = None if running is None else running.streams.get(name)
         if running is None or stream is None:
-            return  # it is being made: it is looked at then
+            return  # the stream is being opened, and looks for news when it is open
         match what:
             case NEWS.NEWS_ROLE:
                 self._look(running, stream, member.name)
@@ -504,8 +505,8 @@ class Held:
                 self._halted(member, empty=what == NEWS.NEWS_DIVERGED)
 
     def _halted(self, member: Member, *, empty: bool) -> None:
-        """A member cannot go on: it is opened anew after a while, with nothing where what it has is
-        not what the group agreed on."""
+        """Reopens a member that failed, after a while. `empty`: without its data, because that
+        differs from what its group agreed on."""
         why = member.replica.why()
         self._log.error(f"The replica of '{member.name}' has stopped: {why}")
         if not self._closed:
@@ -516,13 +517,13 @@ class Held:
         account, name, consumer = member.name
         now = self.asset(*member.name)
         if now is None or now.member is not member:
-            return  # it was removed or opened meanwhile
+            return  # the asset was removed or reopened meanwhile
         if consumer and empty:
             self._put(account, name, Step(None, consumer))
         self._open_again(account, name, empty, whole=not (consumer and empty))
 
     def _open_again(self, account: str, name: str, empty: bool, *, whole: bool = True) -> None:
-        """Opens a stream with its consumers, or these alone; again later, where that fails."""
+        """Reopens a stream with its consumers, or only the consumers; repeated if it fails."""
         self._asking.pop((account, name, ""), None)
         found = self._assigned(account, name)
         if found is None or self._peer not in peers_of(found.said):
@@ -534,7 +535,7 @@ class Held:
             self._put(account, name, Step(found.consumers[one], one, anew=True))
 
     def _look(self, account: Account, stream: Stream, asset: Name) -> None:
-        """Who leads an asset may be another one."""
+        """Notices that an asset's leader has changed."""
         now = stream.consumers.get(asset.consumer) if asset.consumer else stream
         member = None if now is None else now.member
         if not isinstance(member, Member) or not self.replicas.look(member):
@@ -574,12 +575,12 @@ class Held:
         self.answering.send("", asked, answer)
 
     def _failed(self, account: str, name: str, step: Step, error: Exception) -> None:
-        """The leader of the meta group hears of what could not be made, and answers who asked."""
+        """Reports a failure to the meta leader, which tells the requester."""
         asset = Name(account, name, step.consumer)
         self._log.error(f"Error following the assignment of '{asset}': {error}")
         again = (account, name, "")
         if step.anew and again not in self._asking and not self._closed:
-            loop = asyncio.get_running_loop()  # a disk may have room again
+            loop = asyncio.get_running_loop()  # the disk may have room by then
             self._asking[again] = loop.call_later(
                 AGAIN_MIN, self._open_again, account, name, step.empty
             )

@@ -1,6 +1,7 @@
-"""Requests about the streams and consumers that are assigned to this server.
+"""Answers requests about the streams and consumers that are assigned to this server.
 
-What runs here is answered by the dispatcher, as on a server alone, but in the system account.
+The dispatcher answers for an asset that runs here, as on a server alone, but its answers travel in
+the system account.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ REPLICATED = (
     *("STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.LEADER.STEPDOWN"),
     *("CONSUMER.RESET", "CONSUMER.LEADER.STEPDOWN"),
 )
-"""Requests about an asset with replicas that its group has to agree on."""
+"""Requests that change a replicated asset: its group has to agree first."""
 STREAM_INFO, CONSUMER_INFO = "$JSC.SI.", "$JSC.CI."
-"""What servers ask each other about streams and consumers."""
+"""Prefixes of the subjects on which servers ask an asset's leader for its INFO."""
 
 
 class HeldApi:
-    """Between those that ask and those that run."""
+    """Passes requests to the assets of this server."""
 
     def __init__(
         self,
@@ -64,8 +65,8 @@ class HeldApi:
         own: str,
         known: Known,
     ) -> None:
-        """`held`: what runs here; None: nothing does. `own`: the id of this server; `known`: what
-        is known of all."""
+        """`held`: the assets that run here, None where none can; `own`: this server's id; `known`:
+        facts about the members."""
         self._system = accounts[system_account]
         self._system_account = system_account
         self._dispatcher = jetstream.dispatcher
@@ -79,17 +80,17 @@ class HeldApi:
             for prefix in (STREAM_INFO, CONSUMER_INFO):
                 self._system.serve_requests(f"{prefix}>".encode())
 
-    # ---- what clients ask
+    # ---- requests of clients
 
     def seen(self, account: str, stream: str, consumer: str) -> answers.Asset | None:
-        """What an asset is here; None: it is not held here."""
+        """The asset's role on this server; None: the server does not hold the asset."""
         found = None if self._held is None else self._held.seen(account, stream, consumer)
         if found is not None:
             return found
         return self._unheld.seen(account, stream, consumer)
 
     def answer(self, api: Api, asked: Asked) -> None:
-        """Answers about one that leads here."""
+        """Answers a request about an asset that this server leads."""
         asset = api.args[: 2 if api.by is answers.By.CONSUMER else 1]
         held = self._held
         found = None if held is None else held.asset(asked.account, *asset)
@@ -103,7 +104,7 @@ class HeldApi:
         if isinstance(found.member, Member) and api.name in REPLICATED:
             self._answer_replicated(api, asked, found, found.member)
             return
-        if api.name.endswith("LEADER.STEPDOWN"):  # nobody else could lead it
+        if api.name.endswith("LEADER.STEPDOWN"):  # one replica: no other server can lead
             done = SuccessResponse(type=type_of(api), success=True)
             held.answering.send(api.name, asked, done)
             return
@@ -119,12 +120,12 @@ class HeldApi:
         )
         self._dispatcher.submit(request)
 
-    # ---- what the group of an asset has to agree on
+    # ---- changes that a group has to agree on
 
     def _answer_replicated(
         self, api: Api, asked: Asked, asset: Stream | Consumer, member: Member
     ) -> None:
-        """Who asks is answered when the group has agreed."""
+        """Proposes the change; the requester is answered when the group has agreed."""
         assert self._held is not None
         answering = self._held.answering
         try:
@@ -139,7 +140,7 @@ class HeldApi:
     def _asked(
         self, api: Api, asked: Asked, asset: Stream | Consumer, member: Member
     ) -> Response | None:
-        """An answer for now; None: the group is asked, and the answer comes with what it says."""
+        """The answer at once; None: the group was asked, and its news brings the answer."""
         replica = member.replica
         subject = asked.subject.encode("utf-8", "surrogateescape")
         reply = asked.reply.encode("utf-8", "surrogateescape")
@@ -188,14 +189,14 @@ class HeldApi:
         return None
 
     def _to(self, asked: Asked, replica: GroupFace) -> bytes:
-        """The id of the server that is to lead; b"": any."""
+        """The id of the member that is to lead next; b"": any."""
         peers = [peer.id.decode("latin-1") for peer in replica.peers()]
         return successor(asked.body, self._own, peers, self._known).encode()
 
-    # ---- what servers ask
+    # ---- requests of other servers
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is what another server asks."""
+        """Takes a message from the inbox if it is another server's request; whether it was."""
         subject, reply, _, _ = item.texts
         text = subject.decode("utf-8", "surrogateescape")
         if item.numbers[0] != self._system.id:
@@ -214,8 +215,8 @@ class HeldApi:
             self._system.publish(reply, b"", b"", said)
 
     async def info(self, subject: str) -> bytes | None:
-        """What this server says of an asset, where servers ask about it on this subject; None: it
-        does not lead that."""
+        """This server's answer to an INFO subject between servers; None: it does not lead the
+        asset."""
         asset = subject.split(".")[2:]
         if not 2 <= len(asset) <= 3 or self._held is None or not self._held.leads(*asset):
             return None
@@ -230,5 +231,5 @@ class HeldApi:
                 consumer = stream.consumers[asset[2]]
                 info = consumer_info(self._shared, stream, consumer, listed=True)
         except (StoreError, KeyError):
-            return None  # it was removed meanwhile, or is not restored yet
+            return None  # the asset was removed meanwhile, or its restore is not over
         return encoded(info)

@@ -1,4 +1,4 @@
-"""What is known of the other members of a JetStream cluster, from what they say of themselves.
+"""Facts about the members of a JetStream cluster, from the statistics that servers publish.
 
 Lives in the event loop.
 """
@@ -29,7 +29,7 @@ STATSZ = b"$SYS.SERVER.*.STATSZ"
 
 
 class Said(msgspec.Struct):
-    """Which server says how it is."""
+    """The server behind the statistics."""
 
     name: str = ""
     cluster: str = ""
@@ -37,14 +37,14 @@ class Said(msgspec.Struct):
 
 
 class Most(msgspec.Struct):
-    """What its JetStream may take, in bytes."""
+    """The limits of a server's JetStream, in bytes."""
 
     max_memory: int = 0
     max_storage: int = 0
 
 
 class Taken(msgspec.Struct):
-    """What its JetStream has taken, in bytes."""
+    """What a server's JetStream uses, in bytes."""
 
     memory: int = 0
     storage: int = 0
@@ -54,13 +54,13 @@ class Taken(msgspec.Struct):
 
 
 class JetStream(msgspec.Struct):
-    """None: it has not said so yet."""
+    """A server's JetStream; None: not reported yet."""
 
     config: Most | None = None
     stats: Taken | None = None
 
     def room(self) -> Room | None:
-        """What is free."""
+        """The free room; None: not reported yet."""
         if self.config is None or self.stats is None:
             return None
         return Room(
@@ -71,20 +71,20 @@ class JetStream(msgspec.Struct):
 
 
 class Told(msgspec.Struct):
-    """How it is."""
+    """The part of the statistics that is read here."""
 
     jetstream: JetStream | None = None
 
 
 class Statistics(msgspec.Struct):
-    """What servers send now and then."""
+    """The statistics that servers publish now and then."""
 
     server: Said
     statsz: Told = msgspec.field(default_factory=Told)
 
 
 class Members:
-    """As `jsserver/cluster/leader.py` asks for it."""
+    """The `Members` that the meta leader (jsserver/cluster/moves.py) asks."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class Members:
         limits: Callable[[str], AccountLimits | None],
         usage: Callable[[str], Usage],
     ) -> None:
-        """`own`: this server; `room`: what is free here; `names`: of
-        the servers that it is connected to; `peers`: ids of the members of the meta group."""
+        """`own`: this server; `room`: its free room; `names`: names of the servers this one is
+        connected to; `peers`: ids of the members of the meta group."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._own = short_hash(own.name)
         self._known = {self._own: own}
         self._rooms: dict[str, Room | None] = {}
-        """By member, of those that told of themselves."""
+        """Free room by member, for members that have published statistics."""
         self._room = room
         self._rules = rules
         self._names = names
@@ -118,7 +118,7 @@ class Members:
         self._system.serve_requests(STATSZ)
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is what a server says of itself."""
+        """Takes a message from the inbox if it is a server's statistics; whether it was."""
         subject = item.texts[0]
         if item.numbers[0] != self._system.id:
             return False
@@ -134,14 +134,14 @@ class Members:
         return True
 
     def name_of(self, peer: str) -> str:
-        """The name of a member, "" where nobody said it."""
+        """A member's name, "" where unknown."""
         known = self._known.get(peer)
         return "" if known is None else known.name
 
-    # ---- what a leader asks
+    # ---- what the leader asks
 
     def online(self, peers: list[str]) -> list[str]:
-        """Those that can be reached, in an order of their own each time."""
+        """The peers that are online, in random order."""
         there = self._there()
         found = [peer for peer in peers if peer in there]
         random.shuffle(found)
@@ -152,16 +152,16 @@ class Members:
         return {self._own, *map(short_hash, self._names())}
 
     def clusters(self) -> list[str]:
-        """Those that members are of."""
+        """The names of the members' clusters."""
         return sorted({said.cluster for said in self._known.values()})
 
     def cluster_of(self, peer: str) -> str:
-        """That of a member, "" where nobody said it."""
+        """A member's cluster, "" where unknown."""
         known = self._known.get(peer)
         return "" if known is None else known.cluster
 
     def tags_of(self, peer: str) -> list[str] | None:
-        """Those of a member, in lower case; None: nobody said them."""
+        """A member's tags in lower case; None: unknown."""
         known = self._known.get(peer)
         return None if known is None else [tag.lower() for tag in known.tags]
 
@@ -174,9 +174,8 @@ class Members:
         leaving: int = 0,
         ignored: Set[str] = frozenset(),
     ) -> tuple[str, list[str]]:
-        """The first of the clusters that has room for a stream, and those of its members that
-        hold it then: those that hold it already in front, then those that can be reached;
-        ApiError."""
+        """The first of the clusters that has room for a stream, and the ids of its members that are
+        to hold the stream: present members first, then members that are online; ApiError."""
         placement = config.placement
         reasons = Reasons()
         for cluster in clusters:
@@ -203,7 +202,7 @@ class Members:
         raise errcodes.CLUSTER_NO_PEERS(err=str(reasons))
 
     def _members(self) -> list[Member]:
-        """All members, in an order of their own each time."""
+        """All members, in random order."""
         peers = self._peers()
         random.shuffle(peers)
         there = self._there()
@@ -227,7 +226,7 @@ class Members:
         return loads
 
     def heard(self, account: str, subject: str) -> bool:
-        """Whether anybody in the account subscribes to it."""
+        """Whether anybody in the account subscribes to a subject."""
         return account in self._accounts and self._accounts[account].subject_interest(
             subject.encode()
         )

@@ -1,6 +1,6 @@
-"""This server's part in the meta group of a JetStream cluster: it votes, and knows all assignments.
+"""This server's member of a JetStream cluster's meta group: votes, and applies all assignments.
 
-Lives in the event loop. Loaded only by a server of a cluster with JetStream.
+Lives in the event loop. Loaded only by a clustered server with JetStream.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 
 NAME = b"_meta_"
 NORMAL, ADD_PEER, REMOVE_PEER, SNAPSHOT = 0, 3, 4, 6
-"""Types of entries that say something of assignments, or of who may hold what is assigned."""
+"""Types of entries that change the assignments or the group's members."""
 SNAPSHOT_PERIOD = 60.0
-"""Seconds after which what was applied is kept as a snapshot."""
+"""Seconds between two snapshots of the applied state."""
 AGAIN_MIN, AGAIN_MAX = 1.0, 60.0
-"""Seconds before the directory is opened again after a failure: twice as many each time."""
+"""Seconds before the group is opened again after a failure; doubles with each failure."""
 SIZE_MIN = 2
-"""Members that a cluster has at least, before anybody has said how many there are."""
+"""The expected size of a new group, where the configuration names fewer routes."""
 
 
 class MetaGroup:
-    """The member that this server is; start() and close() frame its life."""
+    """This server's member of the meta group; start() and close() frame its life."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class MetaGroup:
         jetstream: JetStream,
         needed: Needed,
     ) -> None:
-        """`directory`: of the store; `cluster`: what the cluster is called now; `names`: the names
-        of the servers that this one is connected to; `settings`: by which streams are judged;
-        `held`: what runs here of what is assigned, None where this server only votes; `needed`:
-        brings accounts that do not run."""
+        """`directory`: the store's; `cluster`: the cluster's present name; `names`: names of the
+        servers this one is connected to; `settings`: limits for new streams; `held`: runs the
+        assets assigned to this server, None where it only votes; `needed`: fetches accounts that
+        are not loaded."""
         self.state = MetaState()
         self.leader = ""
-        """The name of the server that leads, its id where nobody knows the name; "": none does."""
+        """The leader's name, or its id where the name is unknown; "": there is no leader."""
         self._options = options
         self._plane = plane
         self._accounts = accounts
@@ -90,7 +90,7 @@ class MetaGroup:
         self._log = log
         self._id = short_hash(name)
         self._known = {self._id: name}
-        """Names of servers by their ids, of those that are gone, too."""
+        """Names of servers by id, also of servers that are gone."""
         self._cluster = cluster
         self._names = names
         self._groups: RaftGroups | None = None
@@ -117,31 +117,32 @@ class MetaGroup:
             state=lambda: self.state,
             meta=self._own_group,
         )
-        """What this server has of what is assigned."""
+        """What this server holds of the assigned assets."""
         self._led_since = 0
-        """When this server began to lead, in ns since the epoch; 0: it does not."""
+        """When this server became the leader, in ns since the epoch; 0: it is not the leader."""
         self._ever_led = False
-        """Whether anybody has led since the start."""
+        """Whether the group has had a leader since this server started."""
         self._unheld: Unheld | None = None
         self._replaying = True
-        """Whether entries of an earlier life are still applied: nothing is done for them alone."""
+        """Whether entries from before the start are still being applied: assets follow only
+        after."""
         self._has_begun = False
-        """Whether what is assigned was followed before the group was opened again."""
+        """Whether assignments were followed once, so that a reopened group finds assets running."""
         self._recovered = 0
-        """What the log had when it was opened: who asked for that is answered long since."""
+        """The log's last index when the group was opened: older requests are not answered again."""
         self._applied = 0
         self._term = 0
-        """Of the entry that was applied last."""
+        """The term of the last applied entry."""
         self._kept = 0
         """The index of the last snapshot."""
         self._stopped = False
         self._reopening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self.last_snapshot = 0
-        """When it was made, in ns since the epoch; 0: not yet."""
+        """When the last snapshot was made, in ns since the epoch; 0: none yet."""
 
     async def start(self) -> None:
-        """Opens the group, and takes part from then on; StartError."""
+        """Opens the group and takes part in it; StartError."""
         self._log.info("Creating JetStream metadata controller")
         self._groups = RaftGroups(
             self._plane,
@@ -181,7 +182,7 @@ class MetaGroup:
         self._timer = loop.call_later(SNAPSHOT_PERIOD, self._keep_again)
 
     def _open_api(self, held: Unheld) -> None:
-        """Requests of the API are answered from now on."""
+        """Begins to answer requests of the API."""
         options = self._options
         own = Said(
             name=self._known[self._id],
@@ -268,7 +269,7 @@ class MetaGroup:
         self._replaying = True
 
     async def close(self) -> None:
-        """Takes part no more. What was applied is kept as a snapshot."""
+        """Leaves the lead and closes the group, after a last snapshot of the applied state."""
         if self._timer is not None:
             self._timer.cancel()
         if self._reopening is not None:
@@ -287,7 +288,7 @@ class MetaGroup:
         if self._groups is not None and self._writer is not None:
             self._groups.end()
             await asyncio.to_thread(self._writer.join)
-            group, self._group = self._group, None  # what it tells from now on is for nobody
+            group, self._group = self._group, None  # later news of the group is ignored
             if group is not None:
                 await asyncio.to_thread(group.close)
             self._groups.close()
@@ -300,11 +301,11 @@ class MetaGroup:
         try:
             return None if group is None else group.state()
         except ValueError:
-            return None  # it is closed just now
+            return None  # another thread has just closed the group
 
     @property
     def trouble(self) -> str:
-        """Why this is no good member at the moment, as nats-server says it; "": it is one."""
+        """What keeps this member from being healthy, in nats-server's words; "": nothing."""
         now = self._state()
         if now is None or self._stopped:
             return "JetStream meta layer is not running"
@@ -318,13 +319,13 @@ class MetaGroup:
 
     @property
     def size(self) -> int:
-        """How many members there are to be."""
+        """How many members the group expects."""
         now = self._state()
         return 0 if now is None else now.size
 
     @property
     def pending(self) -> tuple[int, int]:
-        """Entries of the log that no snapshot stands for, and bytes of these."""
+        """The log's entries behind the last snapshot, and their bytes."""
         now = self._state()
         return (0, 0) if now is None else (now.last + 1 - now.first, now.bytes)
 
@@ -342,29 +343,29 @@ class MetaGroup:
         )
 
     def replicas(self) -> list[Replica]:
-        """The other members, where this server leads."""
+        """The other members, if this server leads; no members otherwise."""
         found = self._own_group() if self._led_since else None
         online = {*self._names()}
         return [] if found is None else replicas(found, online.__contains__)
 
-    # ---- what the group tells, and what is asked of its members
+    # ---- news of the group, and messages to its members
 
     def take(self, item: Item) -> bool:
-        """Whether a request out of the inbox is for this."""
+        """Hands a message from the inbox to the part that expects it; whether any did."""
         takers = (self._lead, self._members, self._unheld, self._held_api, self._api)
         return self.holdings.usages.take(item) or any(
             taker.take(item) for taker in takers if taker is not None
         )
 
     def told(self, number: int) -> None:
-        """An INBOX_GROUP. What comes before the group is open is taken at the end of start()."""
+        """An INBOX_GROUP: a group has news. Ignored until the group is open; start() catches up."""
         if self._unheld is None or self._group is None:
             return
         if number == self._group.number:
             self._take()
 
     def _take(self) -> None:
-        """Applies what there is, a part at a time."""
+        """Applies a batch of committed entries, and calls itself until none are left."""
         group = self._group
         if group is None or self._stopped:
             return
@@ -394,7 +395,7 @@ class MetaGroup:
             self._keep()
 
     def _apply(self, entry: EntryTaken) -> list[Change]:
-        """What the entry was about, where it is about one thing."""
+        """Applies an entry; its change, where it changed a single asset."""
         self._applied, self._term = entry.index, entry.term
         try:
             if entry.type == NORMAL:
@@ -412,7 +413,7 @@ class MetaGroup:
         return []
 
     def _follow(self, changes: list[Change], replaced: bool) -> None:
-        """What is assigned to this server is as the state says."""
+        """Brings the assets of this server in line with the state."""
         assert self._unheld is not None
         self._unheld.follow(self.state, changes)
         if replaced:
@@ -429,8 +430,8 @@ class MetaGroup:
             self._held.replace(self.state)
 
     def _begin(self, group: RaftGroup) -> None:
-        """Once what the log had is applied, or what the leader has instead, all that is assigned
-        is followed. What runs already is left alone until all is known that was lost."""
+        """Follows all assignments once the log, or a leader's shorter one, is applied. A group that
+        was reopened waits until it is current: running assets must not go by lost entries."""
         now = group.state()
         known = self._applied >= self._recovered or (
             bool(self.leader) and now.last < self._recovered
@@ -442,7 +443,7 @@ class MetaGroup:
             self._held.replace(self.state)
 
     def _any_there(self, peers: list[str]) -> bool:
-        """Whether one of these members can be reached from here."""
+        """Whether this server is connected to one of these members."""
         return bool(peers) and any(short_hash(name) in peers for name in self._names())
 
     def _replace(self, state: State) -> None:
@@ -450,7 +451,7 @@ class MetaGroup:
         self._applied, self._term = state.index, state.term
 
     def _look(self, group: RaftGroup) -> None:
-        """Who leads, and whether this member still takes part."""
+        """Looks for a new leader, and whether this member can go on."""
         now = group.state()
         if self._lead is not None:
             if now.role != "leader":
@@ -486,8 +487,8 @@ class MetaGroup:
             self._log.error(f"This server takes part in the meta group no more: {why}")
 
     def _fail(self, why: str, *, damaged: bool) -> None:
-        """The group begins again from its directory, which holds all that it ever said it has; from
-        nothing where the directory is damaged."""
+        """Reopens the group from its directory, in which all is stored that it ever confirmed; from
+        an empty one if the directory is damaged."""
         if not self._stopped:
             self._stopped = True
             self._log.error(f"This server takes no part in the meta group for a while: {why}")
@@ -527,45 +528,45 @@ class MetaGroup:
         return self._known.get(peer, peer)
 
     def told_by_replica(self, item: Item) -> None:
-        """An INBOX_REPLICA."""
+        """An INBOX_REPLICA: a member of an asset's group has news."""
         if self._held is not None:
             self._held.told(item)
 
     def lost(self, server: str) -> None:
-        """A server cannot be reached any more: if it led, this one asks for votes at once."""
+        """Another server was lost. If it led, this member asks for votes without waiting."""
         if self._held is not None:
             self._held.replicas.gone(short_hash(server))
         group = self._group
         if group is not None and not self._stopped:
-            with suppress(ValueError):  # another thread closes it
+            with suppress(ValueError):  # another thread has closed the group
                 group.gone(short_hash(server).encode())
 
-    # ---- what a leader does
+    # ---- what the leader does
 
     def _meta(self) -> Meta:
-        """Who leads, where this server does not answer as the leader yet."""
+        """The leader's state, as far as this server has to say that no leader answers yet."""
         if not self.leader:
             return Meta.LEADERLESS
         return Meta.BEGINS if self.leader == self._known[self._id] else Meta.LED
 
     def propose(self, entry: bytes) -> bool:
-        """Asks the group to agree on an entry; False: this server does not lead."""
+        """Proposes an entry to the group; False: this server is not the leader."""
         group = self._group
         return group is not None and not self._stopped and group.propose(entry)
 
     def hand_over(self, to: str) -> bool:
-        """Has this member lead, or any with ""; False: this server does not lead."""
+        """Hands the lead to a member, with "" to any; False: this server is not the leader."""
         group = self._group
         return group is not None and not self._stopped and group.hand_over(to.encode())
 
     def remove(self, peer: str) -> bool:
-        """A member is none any more; False: this server does not lead, or another change of the
-        members is under way."""
+        """Removes a member; False: this server is not the leader, or another change of members is
+        under way."""
         group = self._group
         return group is not None and not self._stopped and group.remove_peer(peer.encode())
 
     def members(self) -> dict[str, str]:
-        """The names of the members by their ids, which stand for those that nobody knows."""
+        """The members' names by id; the id itself where the name is unknown."""
         group = self._group
         if group is None or self._stopped:
             return {}
@@ -579,7 +580,7 @@ class MetaGroup:
         self._keep()
 
     def _keep(self) -> None:
-        """Has what is applied written as a snapshot, where there is more than in the last one."""
+        """Writes a snapshot, if entries were applied since the last one."""
         group = self._group
         if group is None or self._applied <= self._kept or self._stopped:
             return

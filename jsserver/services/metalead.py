@@ -1,4 +1,4 @@
-"""This server as the leader of its cluster's meta group: proposes what is asked for, and answers.
+"""This server as the meta leader: proposes what requests ask for, and answers them.
 
 Lives in the event loop.
 """
@@ -34,31 +34,32 @@ if TYPE_CHECKING:
     from jsserver.services.answering import Answering
 
 RESULTS = (b"$SYS.JSC.STREAM.ASSIGNMENT.RESULT", b"$SYS.JSC.CONSUMER.ASSIGNMENT.RESULT")
-"""On which members say what they could not make."""
+"""Subjects on which members report assets that they failed to create or change."""
 EVERYBODY = b"$SYS.REQ.SERVER.PING"
-"""On which servers are asked to say how they are: without a subject for answers all hear it."""
+"""A request to all servers for their statistics. It has no reply subject: every server then
+publishes them to all."""
 GATHERING = 4.0
-"""Seconds for which the infos of a list are waited for, as with nats-server."""
+"""Seconds to wait for the INFO answers of a list's page, as nats-server does."""
 
 ASKING = 2.0
-"""Seconds for which the leader of an asset that is to move is waited for."""
+"""Seconds to wait for the INFO of an asset that may get other members."""
 
 
 class Group(Protocol):
-    """What is asked of the meta group."""
+    """The meta group, as the leader uses it."""
 
     def propose(self, entry: bytes) -> bool:
-        """False: this server does not lead."""
+        """Proposes an entry; False: this server is not the leader."""
 
     def hand_over(self, to: str) -> bool:
-        """Has another member lead; "": any."""
+        """Hands the lead to a member, with "" to any."""
 
     def remove(self, peer: str) -> bool:
-        """A member is none any more; False: this server does not lead, or another change of the
-        members is under way."""
+        """Removes a member; False: this server is not the leader, or another change of members is
+        under way."""
 
     def members(self) -> dict[str, str]:
-        """Names of the members by their ids."""
+        """The members' names by id."""
 
 
 class PeerRequest(Wire):
@@ -75,7 +76,7 @@ class RemoveRequest(Wire):
 
 
 class MetaLead:
-    """begin() and end() frame each time that this server leads."""
+    """The lead of the meta group; begin() and end() frame each time that this server leads."""
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class MetaLead:
         info: Callable[[str], Awaitable[bytes | None]],
         answering: Answering,
     ) -> None:
-        """`own`: this server's id; `info`: what this server says itself where others ask on a
-        subject about an asset, None: it does not lead that."""
+        """`own`: this server's id; `info`: this server's own answer to an INFO subject, None where
+        it does not lead the asset."""
         self._accounts = accounts
         self._system_account = system_account
         self._system = accounts[system_account]
@@ -106,11 +107,11 @@ class MetaLead:
 
     @property
     def leads(self) -> bool:
-        """Whether this server leads now."""
+        """Whether this server is the meta leader."""
         return self._leader is not None
 
     def begin(self, state: MetaState) -> None:
-        """All that was agreed on before is in `state`."""
+        """Begins to lead. `state` has all that was agreed on before."""
         if self._leader is None:
             for subject in RESULTS:
                 self._system.serve_requests(subject)
@@ -118,29 +119,29 @@ class MetaLead:
         self._system.publish(EVERYBODY, b"", b"", b"")
 
     def end(self) -> None:
-        """Another one leads, or nobody."""
+        """Ends the lead, if this server has it."""
         if self._leader is not None:
             for subject in RESULTS:
                 self._system.stop_requests(subject)
         self._leader = None
 
     def close(self) -> None:
-        """Nothing is answered any more."""
+        """Ends the lead, and drops the answers that are being prepared."""
         self.end()
         for task in self._tasks:
             task.cancel()
 
-    # ---- what the group agrees on
+    # ---- entries that are agreed on
 
     def applied(self, entry: bytes, change: Change) -> None:
-        """An entry was applied, while this server leads."""
+        """Sends the answers that an applied entry allows."""
         if self._leader is not None:
             for told in self._leader.applied(entry, change):
                 self._tell(told)
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is for the leader: an answer, or what a member says
-        that it could not make."""
+        """Takes a message from the inbox if it is for the leader: an answer to its own request, or
+        a member's report of a failure. Whether it was."""
         if item.numbers[0] != self._system.id:
             return False
         if self._replies.take(item):
@@ -152,7 +153,7 @@ class MetaLead:
         return True
 
     def result(self, payload: bytes) -> bool:
-        """Takes what a member says that it could not make; False: this server does not lead."""
+        """Takes a member's report of a failure; False: this server is not the leader."""
         if self._leader is None:
             return False
         entry, told = self._leader.result(payload)
@@ -171,7 +172,7 @@ class MetaLead:
 
     def _propose(self, entry: bytes) -> None:
         if not self._group.propose(entry) and self._leader is not None:
-            self._leader.refused(entry)  # whoever leads now is asked again
+            self._leader.refused(entry)  # the requester asks the new leader again
 
     # ---- requests
 
@@ -182,8 +183,8 @@ class MetaLead:
         state: MetaState,
         failed: Callable[[ApiError], Response],
     ) -> Response | None:
-        """The answer to a request, or ApiError; None: it comes later, or from others. `failed`:
-        the answer that says an error which is found later."""
+        """The answer to a request, or ApiError; None: it comes later, or from another server.
+        `failed`: makes the answer for an error that is found later."""
         assert self._leader is not None
         match name:
             case "INFO":
@@ -216,7 +217,8 @@ class MetaLead:
     async def _handle_later(
         self, name: str, asked: Asked, subject: str, failed: Callable[[ApiError], Response]
     ) -> None:
-        """Once the leader of the asset has said how it is."""
+        """Handles a request once the asset's leader has answered an INFO request, or not in
+        time."""
         info = await self._info(subject, ASKING)
         if self._leader is None or self._system_account not in self._accounts:
             return
@@ -226,7 +228,7 @@ class MetaLead:
             self._answering.send(name, asked, failed(error))
 
     def _agree(self, name: str, asked: Asked, entries: list[bytes]) -> None:
-        """Proposes what a request asks for; the answer comes when it is agreed on."""
+        """Proposes a request's entries; the answer follows when they are agreed on."""
         self._answering.expect(name, asked)
         self._propose_all(entries)
 
@@ -246,12 +248,12 @@ class MetaLead:
         return SuccessResponse(type=kind, success=True)
 
     def joined(self, peer: str) -> None:
-        """The group has a member more."""
+        """Gives a new member of the group the streams that lack one."""
         if self._leader is not None:
             self._propose_all(self._leader.joined(peer))
 
     def left(self, peer: str) -> None:
-        """The group has a member less."""
+        """Moves the assets of a member that has left the group."""
         if self._leader is not None:
             self._propose_all(self._leader.left(peer))
 
@@ -261,7 +263,7 @@ class MetaLead:
         task.add_done_callback(self._tasks.discard)
 
     async def _gather(self, listed: pages.Listed, asked: Asked) -> None:
-        """Answers with what the leaders of a page's assets say of them."""
+        """Answers a list with the INFO answers of its assets' leaders."""
         asking = (self._info(subject, GATHERING) for subject in listed.subjects)
         found = await asyncio.gather(*asking)
         infos: dict[str, Any] = {}
@@ -288,7 +290,7 @@ class MetaLead:
         except (TimeoutError, msgspec.DecodeError, RecursionError):
             return None
 
-    # ---- of the system account
+    # ---- requests of the system account
 
     def _step_down(self, asked: Asked) -> Response:
         peers = self._group.members()

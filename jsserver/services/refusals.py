@@ -1,4 +1,5 @@
-"""Tells the leader of the meta group what a member could not make: it answers who asked for that.
+"""Reports assets that this member failed to create or change to the meta leader, which answers the
+requester.
 
 Lives in the event loop.
 """
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
 
 STREAM_RESULT = b"$SYS.JSC.STREAM.ASSIGNMENT.RESULT"
 CONSUMER_RESULT = b"$SYS.JSC.CONSUMER.ASSIGNMENT.RESULT"
-"""On which the leader of the meta group hears of it."""
+"""The subjects on which the meta leader gets these reports."""
 
 
 class Refusals:
-    """Those of a server."""
+    """The reports of this server."""
 
     def __init__(self, system: AccountHandle) -> None:
         self._system = system
         self.result: Callable[[bytes], bool] = lambda told: False
-        """Takes what there is to tell where this server leads the meta group itself."""
+        """Takes a report directly where this server is the meta leader; whether it did."""
 
     def of_change(self, asset: Name, change: Change, error: Exception) -> None:
-        """What an entry asks for cannot be made."""
+        """Reports that an entry could not be carried out."""
         if not isinstance(error, ApiError):
             error = errcodes.STREAM_GENERAL(err=error)
         kind = "consumer" if asset.consumer else "stream"
@@ -48,7 +49,7 @@ class Refusals:
             self.say(asset, create_response=refused)
 
     def say(self, asset: Name, **why: Response | bool) -> None:
-        """`why`: what is told beside the names."""
+        """Reports about an asset; `why`: further keys of the report."""
         result: dict[str, Any] = {"account": asset.account, "stream": asset.stream}
         if asset.consumer:
             result["consumer"] = asset.consumer

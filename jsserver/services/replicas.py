@@ -1,5 +1,5 @@
-"""Members of the Raft groups of streams and consumers that have replicas: opened and ended with
-these, and what they tell."""
+"""Members of the Raft groups of replicated streams and consumers: opens and closes them with their
+assets, and follows their leaders."""
 
 from __future__ import annotations
 
@@ -53,36 +53,36 @@ if TYPE_CHECKING:
 
 Said = dict[str, Any]
 GRACE = 10.0
-"""Seconds for which a member that was as its group is counts as that still: about as long as it
-takes to choose another leader."""
+"""Seconds for which a member that was current still counts as current: an election takes about as
+long."""
 GROUP_FOLDERS = ("msgs", "snapshots")
-"""What is in a group's directory from the beginning."""
+"""The folders in every group's directory."""
 RESTORED = "restored"
-"""A file in the directory of a group: the stream has what was restored, and the group has not
-agreed on that yet."""
+"""A file in a group's directory: the stream was restored, and the group has not yet agreed on the
+restored state."""
 HANDING_OVER = 0.05
-"""Seconds that a member which leads takes to hand over before it stops."""
+"""Seconds that a leader gets to hand over before it stops."""
 HEARD = 3 * 10**9
-"""Nanoseconds since which a member was heard that may be handed the lead."""
+"""Nanoseconds: only a member that was heard within this time may be handed the lead."""
 
 
 class Mesh(NamedTuple):
-    """What members need of the server."""
+    """What members need from the server."""
 
     groups: RaftGroups
     directory: Path
-    """That of groups: each has one of its own there."""
+    """The directory of all groups; each group has a directory in it."""
     system_account: str
     name_of: Callable[[str], str]
-    """The name of a server by its id."""
+    """A server's name by its id."""
     names: Callable[[], Iterable[str]]
-    """The names of servers that this one is connected to."""
+    """Names of the servers that this one is connected to."""
     keys: Keys | None
-    """Of an encrypted store; None: it is in clear."""
+    """Keys of an encrypted store; None: not encrypted."""
 
 
 class Member:
-    """This server's part in the group of an asset."""
+    """This server's member of an asset's group."""
 
     def __init__(self, name: Name, said: Said, groups: Path) -> None:
         """`groups`: the directory of all groups."""
@@ -93,48 +93,48 @@ class Member:
         self.standing = Standing.MEMBER
         self.replica: StreamReplica | ConsumerReplica
         self.leader = ""
-        """The id of who leads, as it was told last."""
+        """The id of the leader at the last look, "" for none."""
         self.led_since = 0
-        """When this server began to lead, in ns since the epoch; 0: it does not."""
+        """When this server became the leader, in ns since the epoch; 0: it is not the leader."""
         self.ever_led = False
-        """Whether anybody has led since the member was opened."""
+        """Whether the group has had a leader since the member was opened."""
         self.served = False
-        """Of a stream: whether all its consumers were open."""
+        """For a stream: whether all its consumers have been open at the same time."""
         self._current_at = -GRACE
-        """When it was seen to be as the group is."""
+        """When the member was last seen to be current."""
 
     @property
     def handle(self) -> Any:
-        """The stream, or the consumer."""
+        """The handle of the stream or consumer."""
         return self.replica.handle
 
     def leads(self) -> bool:
-        """Whether it takes publishes, or delivers, and answers."""
+        """Whether this server leads the asset, and is ready to."""
         try:
             return self.replica.leads()
         except ValueError:
-            return False  # it is closed
+            return False  # closed
 
     def assign(self, said: Said) -> None:
-        """The group is to have these members from now on."""
+        """Takes over the members of a new assignment."""
         self.peers = peers_of(said)
         self.have(self.peers)
 
     def have(self, peers: list[str]) -> None:
-        """Likewise, while the assignment says more."""
+        """Sets the group's members, also where they differ from the assignment during a move."""
         self.replica.assign([peer.encode() for peer in peers])
 
     def known(self) -> list[str]:
-        """The ids of the members that the log says."""
+        """The ids of the members in the group's log."""
         return [peer.id.decode("latin-1") for peer in self.replica.peers()]
 
     def trouble(self) -> str:
-        """Why it is not as the group is, as nats-server says it; "": it is, or was a moment ago: a
-        group that chooses another leader, or applies what has just come, does its work."""
+        """Why the member is not current, in nats-server's words; "": it is, or was up to GRACE ago,
+        as an election or newly arrived entries are no trouble."""
         try:
             why = self._behind()
         except ValueError:
-            return "group node missing"  # it is closed just now
+            return "group node missing"  # just closed
         now = time.monotonic()
         if not why:
             self._current_at = now
@@ -149,13 +149,13 @@ class Member:
         return "" if replica.caught_up() else "stream catching up"
 
     def seen(self) -> Asset:
-        """What the asset is here."""
+        """The asset's role on this server."""
         if self.leads():
             return Asset.LEADS
         return Asset.HELD if self.looked() else Asset.LEADERLESS
 
     def looked(self) -> str:
-        """The id of who leads, "": nobody does, or this member is closed."""
+        """The id of the group's leader; "": there is none, or this member is closed."""
         try:
             return self.replica.state().leader.decode("latin-1")
         except ValueError:
@@ -163,50 +163,51 @@ class Member:
 
 
 class Replicas:
-    """Those of a server."""
+    """The members of groups on this server."""
 
     def __init__(self, peer: str, cluster: Callable[[], str]) -> None:
-        """`peer`: the id of this server."""
+        """`peer`: this server's id."""
         self._peer = peer
         self._cluster = cluster
         self._mesh: Mesh | None = None
         self._said: dict[Name, Said] = {}
         self._begins: dict[Name, Standing] = {}
-        """How members that are new here begin."""
+        """The standing with which a new member begins."""
         self._members: dict[int, Member] = {}
-        """By the numbers of their groups."""
+        """By the number of the group."""
         self.elected: Callable[[Name, RaftMember], None] = lambda name, member: None
-        """Hears that this server leads a group from now on."""
+        """Is called when this server becomes the leader of a group."""
 
     def begin(self, mesh: Mesh) -> None:
-        """Groups can be opened from now on."""
+        """Allows groups to be opened."""
         self._mesh = mesh
 
     def of(self, account: str) -> AccountReplicas:
-        """Those of an account."""
+        """The members of an account's assets."""
         return AccountReplicas(self, account)
 
     def say(self, name: Name, said: Said, begins: Standing = Standing.MEMBER) -> None:
-        """What an asset's assignment says, before it is made or its member changes; how a member
-        begins that is new here."""
+        """Notes an asset's assignment before the asset is made or its member changes. `begins`: the
+        standing of a new member."""
         self._said[name] = said
         self._begins[name] = begins
 
     def said(self, name: Name) -> Said | None:
-        """What it says, where the asset has replicas."""
+        """The asset's assignment, if it is replicated; None otherwise."""
         found = self._said.get(name)
         return found if found is not None and is_replicated(found) else None
 
     def members(self) -> list[Member]:
-        """All of them."""
+        """All members."""
         return list(self._members.values())
 
     def member(self, number: int) -> Member | None:
-        """The one whose group has this number."""
+        """The member whose group has this number; None: there is none."""
         return self._members.get(number)
 
     def directory(self, name: Name) -> Path | None:
-        """That of an asset's group, where the asset has replicas and may have one here."""
+        """The directory of an asset's group; None: the asset is not replicated, or is to be
+        later."""
         said = self.said(name)
         if said is None or self._mesh is None:
             return None
@@ -215,11 +216,11 @@ class Replicas:
             return None
         return self._mesh.directory / group
 
-    # ---- groups of streams that are to be restored here, in any thread
+    # ---- groups of streams that are being restored, in any thread
 
     def hold(self, name: Name) -> RaftGroup:
-        """The group of a stream that is not there yet: this server leads that, so that nobody else
-        begins the stream with nothing; OSError."""
+        """The group of a stream to be restored. This server leads the group, so that no other
+        member starts the stream empty; OSError."""
         member = self._new(name)
         group = self._groups().open(
             str(member.directory),
@@ -232,27 +233,26 @@ class Replicas:
         return group
 
     def begin_restored(self, name: Name) -> None:
-        """From now on what this server has of a stream and of its group is to be agreed on, or
-        nothing of it counts."""
+        """Marks the restored state as not agreed on: a crash from here on discards the stream."""
         metafiles.replace(self._new(name).directory / RESTORED, b"")
 
     def end_restored(self, name: Name) -> None:
-        """The group has agreed on it."""
+        """Removes the mark: the group has agreed."""
         (self._new(name).directory / RESTORED).unlink()
 
     def is_half_restored(self, name: Name) -> bool:
-        """Whether the server was killed in between."""
+        """Whether the server stopped while the mark was set."""
         directory = self.directory(name)
         return directory is not None and (directory / RESTORED).exists()
 
     def forget(self, name: Name) -> None:
-        """What this server has of a stream's group, which is not open, is removed."""
+        """Erases the directory of a stream's group, which is not open."""
         metafiles.erase(self._new(name).directory)
 
-    # ---- their life, in any thread
+    # ---- life of members, in any thread
 
     def open_stream(self, name: Name, stream: Stream) -> None:
-        """Sets the stream's member; OSError, StoreError."""
+        """Opens the stream's member; OSError, StoreError."""
         member = self._new(name)
         member.replica = replica = open_stream_replica(
             self._groups(),
@@ -271,7 +271,7 @@ class Replicas:
     def open_consumer(
         self, name: Name, stream: Stream, prepared: Any, directory: str | None
     ) -> Member:
-        """The member of a consumer, with its handle; OSError, StoreError."""
+        """The opened member of a consumer, with the consumer's handle; OSError, StoreError."""
         member = self._new(name)
         member.replica = open_consumer_replica(
             self._groups(),
@@ -290,15 +290,15 @@ class Replicas:
         return member
 
     def begins_with(self, name: Name) -> bytes:
-        """How far a new consumer is, as an o.dat; b"": it begins as its configuration says."""
+        """A new consumer's first state in the form of o.dat; b"": its configuration decides."""
         said = self._said.get(name, {})
         return state_of(said["state"]) if said.get("state") else b""
 
-    # ---- other members than before, in any thread; OSError, StoreError
+    # ---- changed members, in any thread; OSError, StoreError
 
     def regroup_stream(self, name: Name, stream: Stream) -> None:
-        """The member of a stream that runs becomes what the assignment says: a new one, none, or
-        one of a group with other members."""
+        """Brings a running stream's member in line with the assignment: opens or ends it, or
+        changes its group's members."""
         said = self._said[name]
         member = cast("Member | None", stream.member)
         if member is not None and not self._is_of_group(member, said):
@@ -314,7 +314,7 @@ class Replicas:
             self.open_stream(name, stream)
 
     def regroup_consumer(self, name: Name, consumer: Consumer) -> None:
-        """Likewise of a consumer."""
+        """The same for a consumer."""
         said = self._said[name]
         member = cast("Member | None", consumer.member)
         if member is not None and not self._is_of_group(member, said):
@@ -343,7 +343,7 @@ class Replicas:
         return is_replicated(said) and member.group == group_of(said).get("name")
 
     def joined(self, member: Member) -> None:
-        """A member has all that its group agreed on."""
+        """Notes that a member has caught up."""
         member.standing = Standing.MEMBER
         standing.joined(member.directory)
 
@@ -362,7 +362,7 @@ class Replicas:
             member.standing = standing.found(member.directory)
             return member
         of = group_of(self._said[name])
-        if begins is Standing.MEMBER and of.get("scale_up"):  # it was to join, and was away
+        if begins is Standing.MEMBER and of.get("scale_up"):  # it was down when it was to join
             begins = Standing.BASE if of.get("preferred") == self._peer else Standing.LOG
         make_directory(str(member.directory))
         standing.begin(member.directory, begins)
@@ -382,7 +382,7 @@ class Replicas:
             replica.choose()
 
     def close(self, member: Member, *, delete: bool) -> None:
-        """Ends a member; of a consumer with its handle. `delete`: its asset is no more."""
+        """Closes a member, and a consumer's handle with it. `delete`: the asset was deleted."""
         replica = member.replica
         self._members.pop(replica.number, None)
         if isinstance(replica, ConsumerReplica):
@@ -394,7 +394,7 @@ class Replicas:
             metafiles.erase(member.directory)
 
     async def close_all(self) -> None:
-        """Hands over what is led here, and ends all members."""
+        """Hands over what this server leads, and closes all members."""
         leading = [member for member in list(self._members.values()) if member.leads()]
         for member in leading:
             if isinstance(member.replica, StreamReplica):
@@ -403,7 +403,7 @@ class Replicas:
                 member.replica.hand_over()
         if leading:
             await asyncio.sleep(HANDING_OVER)
-            for member in leading:  # what no quorum agrees on keeps nobody
+            for member in leading:  # a stream may never retire without a quorum
                 if member.leads():
                     member.replica.hand_over()
         await asyncio.to_thread(self._close_all)
@@ -414,16 +414,16 @@ class Replicas:
                 if bool(member.name.consumer) is of_consumers:
                     self.close(member, delete=False)
 
-    # ---- what they tell
+    # ---- news of members
 
     def gone(self, peer: str) -> None:
-        """A server cannot be reached any more."""
+        """A server was lost: groups that it led look for a new leader."""
         for member in list(self._members.values()):
-            with suppress(ValueError):  # another thread closes it
+            with suppress(ValueError):  # another thread has closed the member
                 member.replica.gone(peer.encode())
 
     def look(self, member: Member) -> bool:
-        """Whether somebody else leads than before."""
+        """Notes the group's present leader; whether it is another one, or this server."""
         leads, leader = member.leads(), member.looked()
         if leads and not member.led_since:
             member.led_since = time.time_ns()
@@ -438,20 +438,20 @@ class Replicas:
         return changed or leads
 
     def name_of(self, peer: str) -> str:
-        """The name of a server by its id, "" for none."""
+        """A server's name by its id, "" for none."""
         return "" if self._mesh is None or not peer else self._mesh.name_of(peer)
 
     def groups(self) -> list[RaftMember]:
-        """All groups that this server is a member of; in any thread."""
+        """The state of all groups that this server is a member of; in any thread."""
         found = map(self._group, list(self._members.values()))
         return [group for group in found if group is not None]
 
     def count(self) -> int:
-        """How many groups() are."""
+        """The length of groups(), without making the list."""
         return len(self._members)
 
     def leaderless(self) -> list[tuple[Name, RaftMember]]:
-        """Those of groups() that nobody leads. Notes which members are as their groups are."""
+        """The groups without a leader. As a side effect, notes which members are current."""
         found = []
         for member in list(self._members.values()):
             member.trouble()
@@ -474,7 +474,7 @@ class Replicas:
         )
 
     def placed(self, asset: Stream | Consumer) -> ClusterInfo | None:
-        """Who leads and holds an asset."""
+        """The leader and the members of an asset; None: it is not replicated."""
         member = asset.member
         if not isinstance(member, Member) or self._mesh is None:
             return None
@@ -494,30 +494,30 @@ class Replicas:
 
 
 class AccountReplicas:
-    """Those of an account."""
+    """The members of one account's assets."""
 
     def __init__(self, replicas: Replicas, account: str) -> None:
         self._replicas = replicas
         self._account = account
 
     def drives(self, wanted: StreamAssignment) -> bool:
-        """Whether the stream is the one that has replicas."""
+        """Whether this very stream is replicated here."""
         said = self._replicas.said(Name(self._account, wanted.config.name))
         return said is not None and is_of(said, wanted.created)
 
     def prepare(self, name: str, consumer: str = "") -> Work[None]:
-        """Makes the directory of the group of a stream, or of one of its consumers, if it has one;
+        """Makes the directory for the group of a stream or a consumer, if it has a group;
         OSError."""
         directory = self._replicas.directory(Name(self._account, name, consumer))
         if directory is not None:
             yield from metafiles.make_folders(directory, GROUP_FOLDERS)
 
     def join(self, stream: Stream) -> None:
-        """Sets `member` of a stream that is open and not served; OSError, StoreError."""
+        """Sets `member` of a stream that is open and not served yet; OSError, StoreError."""
         self._replicas.open_stream(Name(self._account, stream.name), stream)
 
     def leave(self, stream: Stream, *, delete: bool) -> None:
-        """Ends `member` of a stream and of its consumers. `delete`: they are no more."""
+        """Closes the members of a stream and its consumers. `delete`: they were deleted."""
         for consumer in stream.consumers.values():
             if isinstance(consumer.member, Member):
                 self._replicas.close(consumer.member, delete=delete)
@@ -527,7 +527,7 @@ class AccountReplicas:
     def join_consumer(
         self, stream: Stream, wanted: ConsumerAssignment, prepared: Any, directory: str | None
     ) -> Member | None:
-        """The opened consumer of a stream that has a member; None: it has no replicas."""
+        """The member of a consumer to be opened; None: the consumer is not replicated."""
         asset = Name(self._account, stream.name, wanted.name)
         said = self._replicas.said(asset)
         if said is None or not is_of(said, wanted.created):
@@ -535,22 +535,22 @@ class AccountReplicas:
         return self._replicas.open_consumer(asset, stream, prepared, directory)
 
     def begins_with(self, stream: str, consumer: str) -> bytes:
-        """How far a new consumer is, as an o.dat; b"": it begins as its configuration says."""
+        """A new consumer's first state in the form of o.dat; b"": its configuration decides."""
         return self._replicas.begins_with(Name(self._account, stream, consumer))
 
     def leave_consumer(self, stream: Stream, consumer: Consumer, *, delete: bool) -> None:
-        """As `leave`, with its handle."""
+        """Closes a consumer's member, and its handle with it."""
         if isinstance(consumer.member, Member):
             self._replicas.close(consumer.member, delete=delete)
 
 
 def is_group(name: str) -> bool:
-    """Whether a directory can have the name of a group."""
+    """Whether a group's name can be the name of a directory."""
     return bool(name) and "/" not in name and not name.startswith(".")
 
 
 def is_of(said: Said, created: int) -> bool:
-    """Whether an assignment is of the asset that was made then."""
+    """Whether an assignment is of the asset with this creation time in ns."""
     try:
         return parse_rfc3339(str(said.get("created", ""))) == created
     except ValueError:
@@ -558,14 +558,14 @@ def is_of(said: Said, created: int) -> bool:
 
 
 def is_replicated(said: Said) -> bool:
-    """Whether an assignment has several peers."""
+    """Whether an assignment has more than one member."""
     return len(peers_of(said)) > 1
 
 
 def agreed(
     shared: Shared, stream: Stream, consumer: Consumer | None, what: int, value: int
 ) -> Response:
-    """The answer to what the group of a stream or a consumer has agreed on; `value` as told."""
+    """The answer to a change that a group has agreed on; `what`, `value`: the group's news."""
     if what == NEWS.NEWS_PURGED:
         purged = PurgeResponse(success=True, purged=value)
         purged.type = f"{TYPE_PREFIX}stream_purge_response"
@@ -584,8 +584,7 @@ def agreed(
 
 
 def clear(stream: Stream, whole: bool) -> None:
-    """What the groups of a closed stream and of its consumers have on disk is removed; of a `whole`
-    stream all."""
+    """Erases the groups of a closed stream and its consumers; `whole`: and the stream itself."""
     if whole and stream.directory is not None:
         metafiles.erase(stream.directory)
     for member in (stream.member, *(one.member for one in stream.consumers.values())):
@@ -594,6 +593,6 @@ def clear(stream: Stream, whole: bool) -> None:
 
 
 def is_led_elsewhere(asset: Stream | Consumer | None) -> bool:
-    """Whether another server leads what runs here."""
+    """Whether another server leads an asset that runs here."""
     member = None if asset is None else asset.member
     return isinstance(member, Member) and member.seen() is Asset.HELD

@@ -1,5 +1,5 @@
-"""Streams and consumers that are assigned to this server, which cannot run them: told in the log,
-and answered as offline where no other server holds them.
+"""Streams and consumers that are assigned to this server but cannot run on it: warns in the log,
+and answers that they are offline where no other server holds them.
 
 Lives in the event loop.
 """
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
 
 VOTES = "unsupported - this server votes in the meta group and holds no streams"
 DELAY = 0.5
-"""Seconds before an answer, as nats-server waits: a server that knows better comes first."""
+"""Seconds before an answer, as with nats-server: a server that knows better answers first."""
 WAITING_MAX = 1024
-"""Requests that wait so long; more of them get no answer."""
+"""The most requests that wait at a time; further ones get no answer."""
 NEVER = "0001-01-01T00:00:00Z"
 Config = TypeVar("Config", StreamConfig, ConsumerConfig)
 
 
 class Unheld:
-    """Those that name this server; follow() keeps up with the assignments."""
+    """The assets that cannot run here; follow() applies changes of assignments."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class Unheld:
         why: Callable[[dict[str, Any]], str],
         asked: bool,
     ) -> None:
-        """`peer`: the id of this server; `held`: whether one of these other peers is there; `why`:
-        why what an assignment asks for is not run here, "" where it is; `asked`: whether requests
-        of all assets come here, so that none are to be subscribed to."""
+        """`peer`: this server's id; `held`: whether one of these other peers is online; `why`: why
+        an assignment cannot run here, "" where it can; `asked`: whether INFO requests of all assets
+        arrive anyway, so that no asset needs a subscription of its own."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._system_account = system_account
@@ -75,21 +75,21 @@ class Unheld:
         self._why = why
         self._is_asked = asked
         self._assets: dict[Name, dict[str, Any]] = {}
-        """With what their assignments say."""
+        """Assignments by asset."""
         self._reasons: dict[Name, str] = {}
         self._by_stream: dict[tuple[str, str], set[Name]] = {}
         self._infos: dict[str, Name] = {}
-        """By the subjects on which servers ask."""
+        """Assets by the subject on which servers ask for their INFO."""
         self._waiting = 0
 
-    # ---- what is assigned
+    # ---- assignments
 
     def replace(self, state: MetaState) -> None:
-        """All assignments may have changed."""
+        """Checks all assignments: any may have changed."""
         self._judge(state, {(account, name) for account, name, _ in state} | set(self._by_stream))
 
     def follow(self, state: MetaState, changes: Iterable[Change]) -> None:
-        """These have changed; a removal that a client waits for is answered by the members."""
+        """Checks changed assignments. Answers a removal if no other member can."""
         for change in changes:
             asset = Name(change.account, change.stream, change.consumer)
             if not change.removes or not change.reply:
@@ -137,13 +137,13 @@ class Unheld:
         return [peer for peer in peers_of(self._assets[asset]) if peer != self._peer]
 
     def has(self, asset: Name) -> bool:
-        """Whether the asset is one of these; in any thread."""
+        """Whether the asset cannot run here; in any thread."""
         return asset in self._assets
 
-    # ---- what is asked
+    # ---- requests
 
     def take(self, item: Item) -> bool:
-        """Whether a request out of the inbox is about one of these; it is answered later."""
+        """Takes a message from the inbox if it asks about one of these assets; whether it did."""
         subject, reply, _, _ = item.texts
         text = subject.decode("utf-8", "replace")
         if text not in self._infos or item.numbers[0] != self._system.id:
@@ -153,14 +153,14 @@ class Unheld:
         return True
 
     def seen(self, account: str, stream: str, consumer: str) -> answers.Asset | None:
-        """What an asset is here; None: others hold it."""
+        """The asset's role on this server, which answers for it; None: another server holds it."""
         asset = Name(account, stream, consumer)
         if asset not in self._assets or self._held(self._others(asset)):
             return None
         return answers.Asset.LEADS
 
     def answer(self, api: Api, asked: Asked) -> None:
-        """Answers about one that is held nowhere else."""
+        """Answers a request about an asset that no other server holds."""
         asset = Name(asked.account, *api.args[: 2 if api.by is By.CONSUMER else 1])
         why = self._reasons[asset]
         of_consumer = errcodes.CONSUMER_OFFLINE_REASON(err=why)
@@ -209,19 +209,19 @@ class Unheld:
 
 
 class OfflineStream(StreamInfo):
-    """What one server tells another of a stream that it does not run."""
+    """A stream's INFO, with the reason why it does not run."""
 
     offline_reason: str = ""
 
 
 class OfflineConsumer(ConsumerInfo):
-    """The same of a consumer."""
+    """A consumer's INFO, with the reason why it does not run."""
 
     offline_reason: str = ""
 
 
 def _config(said: Any, kind: type[Config]) -> Config:
-    """What an assignment says, as this version knows it."""
+    """A configuration as far as this version understands it."""
     try:
         config = decode.parse(msgspec.json.encode(said), kind, strict=False)
     except decode.Unreadable:

@@ -1,4 +1,5 @@
-"""What accounts use on the members of a JetStream cluster: told to the others, and heard from them.
+"""What accounts use on all members of a JetStream cluster: publishes this server's part, and adds
+up what the other members publish.
 
 Lives in the event loop.
 """
@@ -20,22 +21,23 @@ if TYPE_CHECKING:
     from jsserver.instances.account import Account
 
 SUBJECT = b"$JSC.ARU."
-"""Of these messages; account and member follow."""
+"""Prefix of the subjects; the account and the member's id follow."""
 _USED = struct.Struct("<qqQQ")
-"""Bytes in memory and in files, requests of the API, and those that failed."""
+"""Bytes in memory and in files, API requests, and failed API requests."""
 _FIRST = struct.Struct("<IQ")
-"""Behind them: how many tiers there are beside the one that the bytes are of, and the length of
-that one's name, which follows. An account without tiers has one, which has no name."""
+"""Next: the number of further tiers, and the length of the first tier's name, which follows. The
+bytes above are the first tier's. An account without tiers has one tier with an empty name."""
 _FURTHER = struct.Struct("<qqQ")
-"""Of each further tier: bytes in memory and in files, and the length of its name."""
+"""For each further tier: bytes in memory and in files, and the length of its name, which
+follows."""
 PERIOD = 0.25
-"""Seconds between two tellings of what has changed, as with nats-server."""
+"""Seconds between two messages about changes, as with nats-server."""
 AGAIN = 6
-"""Periods after which what has not changed is told again, for those that came meanwhile."""
+"""Periods after which unchanged usage is published again, for servers that joined meanwhile."""
 
 
 class Usages:
-    """begin() and close() frame the time in which the other members are told."""
+    """Usage of accounts; begin() and close() frame the time in which it is published."""
 
     def __init__(
         self, accounts: Accounts, system_account: str, running: Mapping[str, Account], *, own: str
@@ -47,25 +49,25 @@ class Usages:
         self._running = running
         self._own = own
         self._used: dict[str, dict[str, Usage]] = {}
-        """What the others said, by account and member."""
+        """The other members' usage, by account and member."""
         self._told: dict[str, Usage] = {}
         self._tiers: dict[str, tuple[Usage, dict[str, tuple[int, int]]]] = {}
-        """What the tiers of an account have here, and all of them together by then."""
+        """By account, its tiers on this server, and the usage at the time they were added up."""
         self._ticks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._system.serve_requests(SUBJECT + b"*.*")
 
     def begin(self) -> None:
-        """Tells the others from now on."""
+        """Begins to publish."""
         self._timer = asyncio.get_running_loop().call_later(PERIOD, self._tick)
 
     def close(self) -> None:
-        """Tells nothing more."""
+        """Stops publishing."""
         if self._timer is not None:
             self._timer.cancel()
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is what a member says that an account uses."""
+        """Takes a message from the inbox if it is a member's usage; whether it was."""
         subject = item.texts[0]
         if item.numbers[0] != self._system.id or not subject.startswith(SUBJECT):
             return False
@@ -77,7 +79,7 @@ class Usages:
         return True
 
     def of(self, account: str) -> Usage:
-        """What an account uses on all members, as far as these have said so; in any thread."""
+        """An account's usage on all members, as far as they have published it; in any thread."""
         said = [self._here(account), *self._used.get(account, {}).values()]
         tiers: dict[str, tuple[int, int]] = {}
         for one in said:
@@ -107,7 +109,8 @@ class Usages:
         return now._replace(tiers=tiers)
 
     def _limit(self, account: str) -> None:
-        """What the other members hold is no more free here."""
+        """Reserves what the other members use, so that the account's limits hold for the
+        cluster."""
         running = self._running.get(account)
         if running is not None:
             said = self._used[account].values()
@@ -137,7 +140,7 @@ def _tiers_of(running: Account) -> dict[str, tuple[int, int]]:
         try:
             size = stream.handle.state().bytes
         except ValueError:
-            continue  # it is closed just now
+            continue  # just closed
         if stream.config.storage == "memory":
             tiers[name] = memory + size, storage
         else:
@@ -146,7 +149,7 @@ def _tiers_of(running: Account) -> dict[str, tuple[int, int]]:
 
 
 def packed(now: Usage) -> bytes:
-    """What an account uses, as members tell it."""
+    """A usage in the form that members publish."""
     first, *others = [*now.tiers.items()] or [("", (now.memory, now.storage))]
     name = first[0].encode()
     said = _USED.pack(*first[1], now.requests, now.errors)
@@ -157,7 +160,7 @@ def packed(now: Usage) -> bytes:
 
 
 def read(said: bytes) -> Usage | None:
-    """What `packed` made, or a nats-server's; None: it is too short to be that."""
+    """A usage that this server or nats-server published; None: the message is too short."""
     if len(said) < _USED.size:
         return None
     memory, storage, requests, errors = _USED.unpack_from(said)
