@@ -1,6 +1,5 @@
-"""What of a running server follows its configuration, but for logins: each component says what it
-cannot take, then all take.
-"""
+"""The components of a running server that follow a reload, except logins. First every component
+checks the new configuration, then every component takes it."""
 
 from __future__ import annotations
 
@@ -43,21 +42,21 @@ HANDSHAKE = CLOSE_CODES["TLS Handshake Failure"]
 
 CLIENTS, WEBSOCKET, ROUTES, GATEWAYS = "clients", "websocket", "routes", "gateways"
 Pins = dict[str, list[str] | None]
-"""Digests of certificates' keys that may come, by the way on which they do; None: any."""
+"""Digests of the certificates' keys that are accepted, by kind of connection; None: any."""
 
 TOGETHER = 64
-"""Accounts, or other pieces of a configuration, between which others have their turn."""
+"""Pieces of a configuration, such as accounts, after which the event loop does other work."""
 
 
 class ReloadError(Exception):
-    """Why nothing has changed, in lines for the log."""
+    """The reload failed, and nothing has changed; the text has lines for the log."""
 
 
 class Parts(NamedTuple):
-    """The parts of a running server that a reload looks at or changes."""
+    """The parts of a running server that a reload reads or changes."""
 
     options: Options
-    """Changed in place: all parts have these."""
+    """All parts share these options; a reload changes them in place."""
     log: Logger
     plane: DataPlane
     accounts: Accounts
@@ -70,53 +69,52 @@ class Parts(NamedTuple):
     delegates: Delegates | None
     routes: Routes | None
     leafs: Callable[[], LeafService | None]
-    """Leaf nodes and hubs, made when the options speak of any for the first time."""
+    """The service for leaf nodes and hubs, made when the options first configure any."""
     offer: Callable[[str], None]
     """Offers the server's services to a new account."""
     limit: Callable[[], None]
-    """Holds clients to what the options say."""
+    """Applies the options' limits to clients."""
     renew: Callable[[Secured | None], None]
-    """Has clients told, held and secured as the options say."""
+    """Applies the options to what clients are told, and to their TLS."""
     write_files: Callable[[Options], None]
-    """Writes the files for scripts that stood elsewhere by the options before."""
+    """Writes the files for scripts again, where their paths have changed."""
     watch_system: Callable[[], None]
-    """Tells the system account of events, if it has users now."""
+    """Begins to publish events, once the system account has users."""
     loaded: Callable[[], None]
-    """Notes that there is another configuration."""
+    """Notes that a new configuration is in force."""
 
 
 class Component:
-    """One reload, as a part of the server sees it. The steps come one after another, each of all
-    components before the next one. Until `take` nothing has changed for anybody."""
+    """One reload, for one component of the server. Each step runs for all components before the
+    next step begins. Nothing changes for anybody before `take`."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
 
     def read(self, old: Options, new: Options) -> None:
-        """In the thread that has read the file: makes what takes long."""
+        """Prepares what takes long, in the thread that has read the file."""
 
     async def check(self, new: Options) -> None:
-        """ReloadError: `new` cannot be taken. What taking needs is made now."""
+        """Checks `new` and makes what `take` will need; ReloadError: `new` is refused."""
 
     def drop(self) -> None:
-        """Another component cannot take its part: lets go of what was made."""
+        """Another component has refused: releases what was made."""
 
     async def prepare(self, new: Options) -> None:
-        """All can. Does beforehand what nobody notices."""
+        """No component has refused: does early what nobody notices."""
 
     def take(self, before: Options) -> None:
-        """The server's options are the new ones: so is the component from now on. Waits for
-        nothing, and cannot fail."""
+        """Takes the new options, which are the server's by now. Does not wait, and cannot fail."""
 
     async def follow(self) -> None:
-        """Everything was taken. Does what takes its time."""
+        """All components have taken the options: does the slow rest."""
 
 
 class Output(Component):
-    """The log: what it says, and where."""
+    """The log's level, form and target."""
 
     _sink: Sink | None = None
-    """Where the log goes, if that is elsewhere."""
+    """The log's new target; None: it stays."""
 
     async def check(self, new: Options) -> None:
         log, old = self.parts.log, self.parts.options
@@ -144,10 +142,10 @@ class Output(Component):
 
 
 class Proxies(Component):
-    """Those that are trusted."""
+    """Trusted proxies."""
 
     def take(self, before: Options) -> None:
-        """Cuts who came by a proxy that is trusted no more."""
+        """Closes connections that came through a proxy that is trusted no more."""
         gone = set(before.trusted_proxies) - set(self.parts.options.trusted_proxies)
         for cid, admission in list(self.parts.inbox.admissions.items()):
             if admission.proxy in gone:
@@ -155,18 +153,18 @@ class Proxies(Component):
 
 
 class Ceilings(Component):
-    """How many connections and subscriptions there may be."""
+    """The limits on connections and subscriptions."""
 
     _limited: dict[str, Account]
-    """The accounts that have other limits, by name."""
+    """The accounts with changed limits, by name."""
 
     def read(self, old: Options, new: Options) -> None:
         limits = {account.name: _limits(account) for account in old.accounts}
         self._limited = {a.name: a for a in new.accounts if limits.get(a.name) != _limits(a)}
 
     def take(self, before: Options) -> None:
-        """Cuts clients that are too many where there may be fewer than before: the youngest of the
-        server, and of each account, and those with more subscriptions than there may be."""
+        """Closes clients above lowered limits: the youngest of the server and of each account, and
+        those with too many subscriptions."""
         parts, limited = self.parts, self._limited
         options, plane = parts.options, parts.plane
         if not limited and options.max_connections == before.max_connections:
@@ -197,7 +195,7 @@ class Ceilings(Component):
 
 
 class Securing(Component):
-    """TLS, and what certificates are shown and wanted."""
+    """TLS of all listeners, and pinned certificates."""
 
     _secured: Secured | None = None
     _stapled: list[Stapled]
@@ -240,8 +238,7 @@ class Securing(Component):
 
 
     def _cut_unpinned(self, items: list[Item], pinned: list[str]) -> int:
-        """Cuts those of these connections whose certificates are no longer such that may come; how
-        many that were."""
+        """Closes the connections whose certificates are not pinned any more; how many."""
         closed = 0
         for item in items:
             found = read_secured(item.texts[2])
@@ -255,7 +252,7 @@ class Securing(Component):
 
 
 class Cluster(Component):
-    """Routes to other servers."""
+    """Routes to the other servers of the cluster."""
 
     def take(self, before: Options) -> None:
         if self.parts.routes is not None and before.cluster != self.parts.options.cluster:
@@ -266,7 +263,7 @@ class Leafnodes(Component):
     """Leaf nodes and hubs."""
 
     async def prepare(self, new: Options) -> None:
-        """Brings the accounts of operator mode that hubs are joined to."""
+        """Fetches the accounts of operator mode that hubs are connected to."""
         delegates = self.parts.delegates
         tenants = delegates.tenants if delegates is not None else None
         if tenants is None:
@@ -285,7 +282,7 @@ class Leafnodes(Component):
 
 
 class RunFiles(Component):
-    """Files for scripts."""
+    """The files that the server writes for scripts."""
 
     def take(self, before: Options) -> None:
         self.parts.write_files(before)
@@ -307,7 +304,7 @@ class Tokens(Component):
 
 
 class Streams(Component):
-    """JetStream, and which accounts have it."""
+    """JetStream, and the accounts that have it."""
 
     async def check(self, new: Options) -> None:
         storage, jetstream = self.parts.storage, self.parts.jetstream
@@ -342,10 +339,10 @@ class Streams(Component):
 
 
 class ConfiguredAccounts(Component):
-    """Which accounts there are: in operator mode tokens say so."""
+    """The accounts of the configuration; in operator mode tokens define the accounts."""
 
     async def prepare(self, new: Options) -> None:
-        """Opens those that are new, in which nobody is yet."""
+        """Opens the new accounts, while they have no users."""
         parts = self.parts
         if new.operators.enabled:
             return
@@ -369,7 +366,7 @@ class ConfiguredAccounts(Component):
 
 
 def account_names(options: Options) -> set[str]:
-    """All accounts that a configuration speaks of."""
+    """The names of all accounts in a configuration."""
     return {GLOBAL_ACCOUNT, options.system, *(account.name for account in options.accounts)}
 
 
@@ -378,7 +375,7 @@ def _limits(account: Account) -> tuple[int, int]:
 
 
 def _pins_of(options: Options) -> Pins:
-    """The certificates that may come, by the way on which they do."""
+    """The pinned certificates, by kind of connection."""
     blocks = {
         CLIENTS: options.tls,
         WEBSOCKET: options.websocket.tls,

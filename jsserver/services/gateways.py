@@ -1,6 +1,5 @@
-"""The gateways of a server: what the state machine decides, done with sockets, data plane and
-clock.
-"""
+"""The gateways of a server: carries out the state machine's decisions with sockets, data plane and
+clock."""
 
 from __future__ import annotations
 
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
 
 DIAL_TIMEOUT = SECOND
 FIRST_WORD = 10 * SECOND
-"""How long a server that was dialled may take to say who it is."""
+"""Nanoseconds that a dialled server may take to send its INFO."""
 
 
 def remote_of(remote: RemoteGateway) -> Remote:
-    """Of the configuration."""
+    """A configured remote cluster in the state machine's form."""
     places = [
         Place(url.host, url.port, (url.user, url.password) if url.has_login else None)
         for url in remote.urls
@@ -69,7 +68,7 @@ class GatewayService:
         met: Callable[[], None],
         security: Callable[[], Links | None],
     ) -> None:
-        """`met` hears of a cluster that is new here; `security` has what links are secured by."""
+        """`met`: is called with each new remote cluster; `security`: TLS of links."""
         self._security = security
         self._options = options
         self._plane = plane
@@ -77,7 +76,7 @@ class GatewayService:
         self._met = met
         self._routes = routes
         self._where: dict[int, str] = {}
-        """The addresses of connections, by their numbers."""
+        """Remote addresses by connection number."""
         o = options.gateway
         self._handle = plane.gateway_links(
             gateway_hash(o.name), gateway_hash(server_id), command_head(o.name)
@@ -103,8 +102,8 @@ class GatewayService:
         self._pace = Pace(self.gateways.tick)
 
     def start(self, port: int, urls: list[str]) -> None:
-        """Dials from now on; `port` is where others come to, the first of `urls` is where they are
-        told to."""
+        """Begins to dial. `port`: the gateways' port; `urls`: the URLs for it, the first is
+        announced."""
         s, o = self.gateways.settings, self._options.gateway
         s.port = port
         if o.advertise:
@@ -119,27 +118,27 @@ class GatewayService:
         self._pace.go_on()
 
     def close(self) -> None:
-        """Dials no more; connections end with the data plane."""
+        """Stops dialling; the data plane closes the connections."""
         self._pace.close()
 
     def members_at(self, urls: list[str]) -> None:
-        """Where the other servers of this cluster are reached by other clusters."""
+        """Takes the URLs at which other clusters reach the servers of this cluster."""
         own = self.gateways.settings.url
         self.gateways.reached(list(dict.fromkeys([own, *urls])))
 
     def greet(self) -> list[bytes]:
-        """What a server that is new in this cluster is told."""
+        """The lines about remote clusters for a server that is new in this cluster."""
         return self.gateways.greet()
 
     def heard(self, said: GatewayInfo) -> None:
-        """Another server of this cluster tells of another cluster."""
+        """Takes what another server of this cluster knows of a remote cluster."""
         self.gateways.heard(said, self._pace.now())
         self._pace.go_on()
 
-    # ---- what the data plane tells
+    # ---- news from the data plane
 
     def said(self, item: Item) -> None:
-        """An INBOX_GATEWAY."""
+        """An INBOX_GATEWAY: a gateway connection has sent a protocol line."""
         number, now = item.cid, self._pace.now()
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
@@ -157,7 +156,7 @@ class GatewayService:
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a gateway connection."""
-        self._where.setdefault(item.cid, address_of(item))  # it may fail before it opens
+        self._where.setdefault(item.cid, address_of(item))  # errors may come before the opening
         line = error_line(item).replace("TLS handshake", "TLS gateway handshake", 1)
         self._log.error(f"{self._named(item.cid)} - {line}")
 
@@ -176,8 +175,7 @@ class GatewayService:
         self._pace.go_on()
 
     def _named(self, number: int) -> str:
-        """The connection as the log names it: where, its number, and the server's name once
-        known."""
+        """The connection's name in the log: address, number, and the server's name once known."""
         name = self.gateways.name_of(number)
         where = self._where.get(number, "")
         return f"{where} - gid:{number}" + (f" - {quote(name)}" if name else "")
@@ -233,7 +231,7 @@ class GatewayService:
         self.gateways.dialled(number, remote, place, reached)
 
     def _secured(self, remote: Remote, host: str) -> tuple[Any, bytes]:
-        """What a connection to it is secured by, and whose certificate the other side must have."""
+        """TLS of a connection to a remote cluster, and the name that its certificate must have."""
         links = self._security()
         if links is None:
             return None, b""

@@ -1,4 +1,4 @@
-"""Hands what the data plane tells the control plane to the service in charge of it."""
+"""Reads the data plane's inbox, and hands each item to the service in charge."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ from jsserver.process.logs import Logger
 from jsserver.text.goformat import quote
 
 HASHING = max((os.cpu_count() or 1) // 2, 1)
-"""Passwords that are hashed at the same time: a client that tries many leaves half of the machine
-to others."""
+"""Passwords that are hashed at the same time: logins may take half of the machine at most."""
 
 if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
@@ -43,24 +42,24 @@ if TYPE_CHECKING:
 
 
 Outcome = Admission | Refused | None
-"""What became of a login; None: it is refused for what it usually is."""
+"""The outcome of a login; None: refused for a wrong login."""
 
 
 class Linked(Protocol):
-    """Who is in charge of one kind of connections to other servers. A connection may fail, and
-    end, before it opens."""
+    """The service for one kind of links to other servers. A link may fail and end before it
+    opens."""
 
     def failed(self, item: Item) -> None:
-        """An INBOX_ERROR of such a connection."""
+        """An INBOX_ERROR of such a link."""
 
     def ended(self, item: Item) -> None:
-        """An INBOX_CLOSED of such a connection."""
+        """An INBOX_CLOSED of such a link."""
 
 
 class Finished:
-    """Reports to the data plane which requests were worked on, together at the end of a turn.
+    """Reports finished requests to the data plane, together at the end of a turn of the event loop.
 
-    A connection that has asked much is not read until some of it is answered.
+    The data plane reads no further from a connection with many unfinished requests.
     """
 
     def __init__(self, plane: engine.DataPlane) -> None:
@@ -68,29 +67,28 @@ class Finished:
         self._counts: Counter[int] = Counter()
 
     def __call__(self, cid: int, cost: int) -> None:
-        """`cost` is what the request counts, its second number."""
+        """Notes a finished request; `cost`: its weight, the request's second number."""
         if not self._counts:
             asyncio.get_running_loop().call_soon(self._report)
         self._counts[cid] += cost
 
     def _report(self) -> None:
         counts, self._counts = self._counts, Counter()
-        with suppress(engine.PlaneClosed):  # else nobody is there any more
+        with suppress(engine.PlaneClosed):  # all connections are closed then
             for cid, count in counts.items():
                 self.plane.requests_done(cid, count)
 
 
 class _Gone(Exception):
-    """The connection ended before its turn came."""
+    """The connection ended before its login was decided."""
 
 
 class Inbox:
-    """Drains the data plane's inbox from the event loop and dispatches its items.
+    """Drains the data plane's inbox in the event loop and dispatches its items.
 
-    `on_request` gets JetStream API requests, `on_event` what streams and consumers report,
-    `on_connected` clients that were let in, with their accounts, and `on_closed` every connection
-    that ended, whether it was of a client that had been let in, and why the login was refused where
-    that is not just a wrong password.
+    `on_request`: gets JetStream API requests; `on_event`: news of streams and consumers;
+    `on_connected`: admitted clients with their accounts; `on_closed`: every ended connection,
+    whether it was an admitted client's, and the reason of a refused login, except a wrong password.
     """
 
     def __init__(
@@ -118,17 +116,17 @@ class Inbox:
         self.on_event = on_event
         self.on_connected = on_connected
         self.on_connect: Callable[[Item, Connect], None] | None = None
-        """Who decides about connections instead of the authenticator."""
+        """Decides about connections in the authenticator's place."""
         self.on_delegate: Callable[[Item, Connect, Admission | None], None] | None = None
-        """Who decides about those that the authenticator delegates, which would let them in with
-        this admission, or not."""
+        """Decides about connections that the authenticator delegates; gets the admission that the
+        authenticator would give."""
         self.on_peer: Callable[[Item], None] | None = None
-        """Who decides about the certificates of clients."""
+        """Decides about clients' certificates."""
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
-        """Who is behind a connection, while authentication is configured."""
+        """Who is behind each connection, while authentication is configured."""
         self._refusals: dict[int, Refused] = {}
-        """Why connections were refused, until their ends are told."""
+        """Why connections were refused, until their INBOX_CLOSED."""
         self.websockets = websockets
         self.lines = ClientLog(log, options, accounts, self.admissions.get, websockets)
         self._dropped = 0
@@ -147,7 +145,7 @@ class Inbox:
             engine.INBOX_PEER: self._peer,
         }
         self._links: dict[int, Linked] = {}
-        """Who is in charge of connections to other servers, by the kind of these."""
+        """The services for links to other servers, by kind of link."""
         if routes is not None:
             self._handlers[engine.INBOX_LINK] = routes.said
             self._links[engine.ROUTE_KIND] = routes
@@ -161,7 +159,7 @@ class Inbox:
             self._handlers[engine.INBOX_UPGRADE] = websockets.asked
 
     def lead_leafs(self, leafs: LeafService) -> None:
-        """Leaf nodes and hubs are this one's."""
+        """Sets the service for leaf nodes and hubs."""
         self.leafs = leafs
         self._handlers[engine.INBOX_LEAF] = leafs.said
         self._links[engine.LEAF_KIND] = self._links[engine.HUB_KIND] = leafs
@@ -180,7 +178,7 @@ class Inbox:
         for item in self.plane.drain():
             try:
                 self._handlers.get(item.kind, self.on_event)(item)
-            except Exception as error:  # what else came in is not lost for it
+            except Exception as error:  # the other items are handled all the same
                 self.log.error(f"Internal error: {error!r} at an item of kind {item.kind}")
         dropped = self.plane.dropped()
         if dropped != self._dropped:
@@ -235,7 +233,7 @@ class Inbox:
         asked: Authenticator | None = None
         outcome: Outcome = None
         try:
-            while asked is not self._authenticator(item):  # a reload may have come in between
+            while asked is not self._authenticator(item):  # a reload may have replaced it meanwhile
                 asked = self._authenticator(item)
                 outcome = await loop.run_in_executor(
                     self._passwords, self._admit_if_open, asked, item, options
@@ -245,7 +243,7 @@ class Inbox:
         self._decide(item, options, outcome)
 
     def _admit_if_open(self, authenticator: Authenticator, item: Item, options: Connect) -> Outcome:
-        """Nothing is computed for a client that gave up while others had their turn."""
+        """Spares the computation for a client that has given up while it waited for its turn."""
         if gave_up(self.plane, item):
             raise _Gone
         return self._outcome(authenticator, item, options)
@@ -262,17 +260,18 @@ class Inbox:
             self.decide(item, options, outcome)
 
     def decide(self, item: Item, options: Connect, outcome: Outcome) -> bool:
-        """Lets a connection in, or refuses it where there is no admission; whether it came in."""
+        """Admits a connection, or refuses it if `outcome` is no admission; whether it was
+        admitted."""
         cid = item.cid
         if self.leafs is not None and is_leaf(item):
             entered = self.leafs.decide(item, options, outcome)
             if entered and isinstance(outcome, Admission) and outcome.proof is not None:
-                # Permissions of leaf nodes are made when they come, and do not follow later claims.
+                # A leaf node's permissions are made when it comes, and ignore later claims.
                 proof = outcome.proof._replace(has_default_permissions=False)
                 self.admissions[cid] = outcome._replace(proof=proof)
             return entered
         if isinstance(outcome, Admission) and outcome.account not in self.accounts:
-            outcome = None  # a reload has ended it meanwhile
+            outcome = None  # a reload has ended the account meanwhile
         if outcome is None or isinstance(outcome, Refused):
             reason = Refused.reason if outcome is None else outcome.reason
             self.lines.refused(item, options)
@@ -297,11 +296,11 @@ class Inbox:
         return entered
 
     async def compute(self, work: Callable[[], None]) -> None:
-        """Waits for something slow, among the passwords of logins."""
+        """Runs something slow in the threads for passwords, and waits for its end."""
         await asyncio.get_running_loop().run_in_executor(self._passwords, work)
 
     def complete(self, connection: Connection) -> None:
-        """Says of a connection who was let in, as others may see it."""
+        """Fills in who is behind a connection, as others may see it."""
         admission = self.admissions.get(connection.cid)
         if admission is None or not admission.shows_token:
             connection.jwt = ""
@@ -344,7 +343,7 @@ class Inbox:
             self.on_peer(item)
 
     def _latency(self, item: Item) -> None:
-        from jsserver.services import latency  # where services are measured
+        from jsserver.services import latency  # loaded where services are measured
 
         latency.publish(self.accounts, item)
 

@@ -1,6 +1,5 @@
-"""The leaf nodes of a server and its hubs: what the state machine decides, done with sockets, data
-plane and clock.
-"""
+"""The leaf nodes and hubs of a server: carries out the state machine's decisions with sockets, data
+plane and clock."""
 
 from __future__ import annotations
 
@@ -51,19 +50,19 @@ if TYPE_CHECKING:
 
 LOOP = "$LDS."
 ANSWERS = b"_GR_.>"
-"""Answers to requests of other clusters, which this server passes on."""
+"""Replies to requests of other clusters: this server forwards them."""
 SHAKE = 30 * SECOND
-"""How long a hub may take in all, whatever its parts may."""
+"""Nanoseconds at most for a hub's whole handshake, whatever its steps may take."""
 API_LEVEL = 4
 DOMAIN_SUBJECTS = (
     *("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>"),
     *("$KV.>", "$OBJ.>"),
 )
-"""What JetStream is asked by, behind `$JS.<domain>.API.`."""
+"""The subjects of JetStream requests, behind `$JS.<domain>.API.`."""
 
 
 def said_rules(rules: Rule | None) -> SubjectPermission | None:
-    """As the other side is told; None: all is allowed."""
+    """The rules in the form that the other server is told; None: all is allowed."""
     if rules is None or not (rules.allow or rules.deny):
         return None
     return SubjectPermission(allow=rules.allow or [], deny=rules.deny or [])
@@ -72,7 +71,7 @@ def said_rules(rules: Rule | None) -> SubjectPermission | None:
 def plane_rules(
     publish: SubjectPermission | None, subscribe: SubjectPermission | None = None
 ) -> PermissionSet | None:
-    """For the data plane."""
+    """The rules in the data plane's form; None: all is allowed."""
 
     def rule(given: SubjectPermission | None) -> Rule | None:
         return None if given is None else Rule(allow=given.allow or None, deny=given.deny or None)
@@ -83,7 +82,7 @@ def plane_rules(
 
 
 def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
-    """As the state machine has it."""
+    """A configured hub in the state machine's form."""
     return Remote(
         addresses=[Address(u.host, u.port, u.user, u.password, u.secured) for u in remote.urls],
         account=remote.account or GLOBAL_ACCOUNT,
@@ -109,8 +108,8 @@ def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
 
 
 class LeafService:
-    """The leaf nodes and hubs of one server, driven; start() and close() frame its life in one
-    event loop."""
+    """The leaf nodes and hubs of a server; start() and close() frame their life in one event
+    loop."""
 
     def __init__(
         self,
@@ -126,8 +125,7 @@ class LeafService:
         sources: Callable[[str], list[str]],
         security: Callable[[], Links | None],
     ) -> None:
-        """`sources` tells which subjects an account maps; `security` has what links are secured
-        by."""
+        """`sources`: the subjects that an account maps; `security`: TLS of links."""
         self._security = security
         self._options = options
         self._plane = plane
@@ -136,15 +134,15 @@ class LeafService:
         self._log = log
         self._sources = sources
         self._urls: list[str] = []
-        """Where leaf nodes reach this server."""
+        """URLs at which leaf nodes reach this server."""
         self._where: dict[int, str] = {}
-        """The addresses of connections, by their numbers."""
+        """Remote addresses by connection number."""
         self._by_default: SecurityContext | None = None
-        """What connections to hubs are secured by that no `tls` block is about."""
+        """TLS for hubs without a `tls` block."""
         self._users: dict[int, Admission] = {}
-        """Who leaf nodes are, by their connections."""
+        """The users of leaf nodes, by connection number."""
         self.ask: Callable[[Item], None] = lambda item: None
-        """Who decides about logins."""
+        """Has a login decided."""
         self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
         o = options.leafnodes
         js = options.jetstream
@@ -177,7 +175,7 @@ class LeafService:
         self._pace = Pace(self.leafs.tick)
 
     def start(self, port: int, urls: list[str]) -> None:
-        """Dials from now on; `port` is where leaf nodes come to, as `urls` say it to others."""
+        """Begins to dial. `port`: the leaf nodes' port; `urls`: the URLs announced for it."""
         s = self.leafs.settings
         s.port, self._urls = port, urls
         if urls:
@@ -194,7 +192,7 @@ class LeafService:
                 self._accounts.open(remote.account)
 
     def follow_block(self) -> None:
-        """The options of the block `leafnodes` may be other ones than before."""
+        """Takes a changed block `leafnodes` from the options."""
         o = self._options.leafnodes
         remotes = [remote_of(remote, o.dial_timeout) for remote in o.remotes]
         self.leafs.follow(remotes, o.compression, self._pace.now())
@@ -202,7 +200,7 @@ class LeafService:
         self._pace.go_on()
 
     def elsewhere(self, others: list[str]) -> None:
-        """Leaf nodes are told where else they may connect."""
+        """Announces further URLs to leaf nodes, those of other servers."""
         s = self.leafs.settings
         urls = list(dict.fromkeys([*self._urls, *others]))
         if urls != s.urls:
@@ -210,13 +208,13 @@ class LeafService:
             self.leafs.announce()
 
     def close(self) -> None:
-        """Dials no more; connections end with the data plane."""
+        """Stops dialling; the data plane closes the connections."""
         self._pace.close()
 
-    # ---- what the data plane tells
+    # ---- news from the data plane
 
     def said(self, item: Item) -> None:
-        """An INBOX_LEAF."""
+        """An INBOX_LEAF: a leaf node or hub has sent a protocol line."""
         number, now = item.cid, self._pace.now()
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
@@ -236,13 +234,13 @@ class LeafService:
         self._pace.go_on()
 
     def failed(self, item: Item) -> None:
-        """An INBOX_ERROR of one."""
-        self._where.setdefault(item.cid, address_of(item))  # it may fail before it opens
+        """An INBOX_ERROR of a leaf node or hub."""
+        self._where.setdefault(item.cid, address_of(item))  # errors may come before the opening
         line = error_line(item).replace("TLS handshake", "TLS leafnode handshake", 1)
         self.log("error", line, item.cid)
 
     def violated(self, item: Item) -> None:
-        """An INBOX_VIOLATION of one."""
+        """An INBOX_VIOLATION of a leaf node or hub."""
         _, number, _, (_, _, what, subject, *_) = item
         action = what.decode().partition(" ")[0]
         text = f"{action} Violation on {quote(subject)} - Check other side configuration"
@@ -250,7 +248,7 @@ class LeafService:
         self.leafs.violated(number)
 
     def ended(self, item: Item) -> None:
-        """An INBOX_CLOSED of one."""
+        """An INBOX_CLOSED of a leaf node or hub."""
         number = item.cid
         connection = read_connection(item)
         reason = connection.reason
@@ -274,8 +272,8 @@ class LeafService:
     # ---- logins
 
     def follow(self, options: Options) -> None:
-        """Who comes from now on logs in by these options. Leaf nodes whose users have changed are
-        cut, and may come again."""
+        """Takes new options for logins. Leaf nodes whose users have changed are closed, and may
+        reconnect."""
         before = self.authenticator
         self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
         for number, admission in self._users.items():
@@ -289,12 +287,13 @@ class LeafService:
                 self._plane.close_connection(number, CLOSE_CODES["Client Closed"])
 
     def decide(self, item: Item, options: Connect, outcome: Admission | Refused | None) -> bool:
-        """Lets a leaf node in, or refuses it where there is no admission; whether it came in."""
+        """Admits a leaf node, or refuses it if `outcome` is no admission; whether it was
+        admitted."""
         from jsserver.access.auth import Admission
 
         number = item.cid
         if number not in self._where:
-            return False  # it has gone meanwhile
+            return False  # closed meanwhile
         if not isinstance(outcome, Admission) or outcome.account not in self._accounts:
             who = f" - User {quote(options.user)}" if options.user else ""
             self.log("error", f"authentication error{who}", number)
@@ -315,7 +314,7 @@ class LeafService:
         address, options, _, secured = item.texts
         self.ask(item._replace(texts=(address, options, text, nonce.encode(), secured)))
 
-    # ---- what the leaf nodes ask for
+    # ---- what the state machine asks for
 
     def dial(self, remote: Remote, address: Address) -> None:
         self._pace.begin(self._dial(remote, address))
@@ -418,11 +417,11 @@ class LeafService:
         self.leafs.dialled(number, remote, where)
 
     def _secured(self, remote: Remote, host: str) -> tuple[Any, bytes]:
-        """What a connection to a hub is secured by, and whose certificate that must have."""
+        """TLS of a connection to a hub, and the name that the hub's certificate must have."""
         links = self._security()
         context = links.hubs.get(remote.label) if links is not None else None
         if context is None:
-            # The configuration says nothing of how: by the authorities of the system.
+            # No configuration for this hub: verify by the system's authorities.
             from jsserver.config.options import Tls
             from jsserver.config.tls import security_context
 

@@ -1,6 +1,5 @@
-"""What routes and leaf nodes have in common: how another server is dialled, when a state machine is
-asked again, and what the log says of a connection.
-"""
+"""What routes, leaf nodes and gateways have in common: dialling, the clock of a state machine, and
+lines for the log."""
 
 from __future__ import annotations
 
@@ -29,16 +28,16 @@ NONCE_BYTES = 11
 
 
 class OtherClusters(Protocol):
-    """What routes tell the gateways of a server."""
+    """The gateways, as the routes use them."""
 
     def members_at(self, urls: list[str]) -> None:
-        """Where the other servers of this cluster are reached by other clusters."""
+        """Takes the URLs at which other clusters reach the servers of this cluster."""
 
     def heard(self, said: GatewayInfo) -> None:
-        """Another server of this cluster tells of another cluster."""
+        """Takes what another server of this cluster knows of a remote cluster."""
 
     def greet(self) -> list[bytes]:
-        """What a server that is new in this cluster is told."""
+        """The lines about remote clusters for a server that is new in this cluster."""
 
 
 def new_nonce() -> str:
@@ -46,13 +45,13 @@ def new_nonce() -> str:
 
 
 def reports_of(options: Options) -> Callable[[], Reports]:
-    """Which failed attempts the log tells of, as the options are now."""
+    """Reads from the present options which failed attempts are logged."""
     return lambda: Reports(options.connect_error_reports, options.reconnect_error_reports)
 
 
 async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
-    """A descriptor of a connection that is being made, whose failure the data plane tells, and the
-    address that it goes to; OSError."""
+    """Begins to connect. Returns the descriptor, whose failure the data plane reports, and the
+    address; OSError: there is no address."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = random.choice(found)
     sock = socket.socket(family, kind, protocol)
@@ -67,8 +66,8 @@ async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
 
 
 def certified_name(host: str, others: Iterable[str]) -> bytes:
-    """Whose certificate a server must have that is dialled at a host. One that is known by its
-    address alone has that of the first one of `others` with a name."""
+    """The name that the certificate of a dialled server must have. A server configured by an
+    address has the name of the first of `others` that is a name."""
     return next((name for name in (host, *others) if not _is_address(name)), host).encode()
 
 
@@ -81,8 +80,8 @@ def _is_address(host: str) -> bool:
 
 
 def compress(handle: LinkHandle, link: int, mode: str, thresholds: list[int], first: bytes) -> None:
-    """Has a link compressed; `thresholds`: round trips by which s2_auto goes, in ns; [] the usual
-    ones."""
+    """Compresses a link; `thresholds`: round trips in ns at which s2_auto changes its level, [] for
+    nats-server's."""
     if mode == AUTO:
         handle.compress(link, 0, tuple(thresholds) or THRESHOLDS, first)
     else:
@@ -90,8 +89,7 @@ def compress(handle: LinkHandle, link: int, mode: str, thresholds: list[int], fi
 
 
 def relevel(handle: LinkHandle, link: int, mode: str, thresholds: list[int]) -> None:
-    """What goes out on a link that is compressed is compressed another way; `thresholds`: as for
-    compress()."""
+    """Changes the compression of what a compressed link sends; `thresholds`: as for compress()."""
     if mode == AUTO:
         handle.relevel(link, 0, tuple(thresholds) or THRESHOLDS)
     else:
@@ -99,10 +97,10 @@ def relevel(handle: LinkHandle, link: int, mode: str, thresholds: list[int]) -> 
 
 
 class Pace:
-    """The clock of a state machine, and the dialling that it has asked for; in one event loop."""
+    """Calls a state machine when its time has come, and dials for it; in one event loop."""
 
     def __init__(self, tick: Callable[[float], float | None]) -> None:
-        """`tick` does what is due at a time, and says when to be called again."""
+        """`tick` does what is due at a time and returns the next time; None: nothing is due."""
         self._tick = tick
         self._timer: asyncio.TimerHandle | None = None
         self._dialling: set[asyncio.Task[None]] = set()
@@ -112,7 +110,7 @@ class Pace:
         return asyncio.get_running_loop().time()
 
     def go_on(self) -> None:
-        """Something has happened: what is due may be something else."""
+        """Runs the state machine now: an event may have changed what is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -126,7 +124,7 @@ class Pace:
         task.add_done_callback(self._dialling.discard)
 
     def close(self) -> None:
-        """Dials no more."""
+        """Stops the clock and the dialling."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -135,13 +133,13 @@ class Pace:
 
 
 def address_of(item: Item) -> str:
-    """Where an item's connection is from, if it was accepted."""
+    """The remote address of an accepted connection."""
     port = ConnNumbers(*item.numbers).port if item.kind == INBOX_CLOSED else item.numbers[0]
     return host_port(item.texts[0].decode(), port)
 
 
 def error_line(item: Item) -> str:
-    """What an INBOX_ERROR says."""
+    """The text of an INBOX_ERROR."""
     _, _, text, *quoted = item.texts
     line = text.decode("utf-8", "replace")
     if quoted:
@@ -150,8 +148,8 @@ def error_line(item: Item) -> str:
 
 
 def slow_line(connection: Connection, options: Options, write_deadline: int) -> str:
-    """Why a connection was too slow, that had so many ns to take bytes; "": it did not end by
-    that."""
+    """The log's text for a connection that was too slow, "" if that was not why it ended;
+    `write_deadline`: in ns."""
     if connection.reason == "Slow Consumer (Pending Bytes)":
         return f"Slow Consumer Detected: MaxPending of {options.max_pending} Exceeded"
     if connection.reason == "Slow Consumer (Write Deadline)":

@@ -12,14 +12,14 @@ INBOX = "$SYS._INBOX."
 
 
 class Replies:
-    """In the event loop's thread alone."""
+    """Requests under way; in the event loop's thread only."""
 
     def __init__(self, accounts: Accounts) -> None:
         self._accounts = accounts
         self._inbox = f"{INBOX}{token(8)}."
         self._served: set[str] = set()
         self._waiting: dict[str, tuple[asyncio.Future[tuple[bytes, bytes]], bool]] = {}
-        """Who waits, and whether for an empty answer, too."""
+        """By reply subject: the waiting future, and whether an empty answer is taken."""
 
     async def ask(
         self,
@@ -32,7 +32,7 @@ class Replies:
         empty: bool = True,
     ) -> tuple[bytes, bytes]:
         """The headers and payload of the first answer to a request in an account; TimeoutError.
-        `empty`: whether that may be one without a payload."""
+        `empty`: whether an answer without payload counts."""
         if account not in self._served:
             self._served.add(account)
             self._accounts[account].serve_requests(f"{self._inbox}*".encode())
@@ -47,7 +47,8 @@ class Replies:
             del self._waiting[reply]
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is an answer, which its waiting task gets."""
+        """Takes a message from the inbox if it is an answer, and wakes its requester; whether it
+        was."""
         subject, _, headers, payload = item.texts
         if not subject.startswith(self._inbox.encode()):
             return False

@@ -1,4 +1,4 @@
-"""The routes of a server: what the mesh decides, done with sockets, data plane and clock."""
+"""The routes of a server: carries out the mesh's decisions with sockets, data plane and clock."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
 
 DIAL_TIMEOUT = 2 * SECOND
 MQTT = "$MQTT.>"
-"""Subjects between members that no list of what is allowed has to name."""
+"""Subjects between servers that need no permission."""
 
 
 def _told(rules: SubjectPermission | None) -> words.SubjectPermission | None:
-    """As INFO has it."""
+    """Permissions in the form of INFO."""
     if rules is None:
         return None
     return words.SubjectPermission(allow=rules.allow or [], deny=rules.deny or [])
 
 
 def _held(rules: SubjectPermission | None) -> SubjectPermission | None:
-    """As the data plane holds routes to it."""
+    """Permissions in the data plane's form."""
     if rules is None or rules.allow is None:
         return rules
     return SubjectPermission(allow=[*rules.allow, MQTT], deny=rules.deny)
@@ -77,7 +77,7 @@ def _permissions(cluster: Cluster) -> PermissionSet | None:
 
 
 class Routes:
-    """The mesh of one server, driven; start() and close() frame its life in one event loop."""
+    """The mesh of a server; start() and close() frame its life in one event loop."""
 
     def __init__(
         self,
@@ -98,11 +98,10 @@ class Routes:
         gateways: Callable[[], OtherClusters | None],
         security: Callable[[], Links | None],
     ) -> None:
-        """`renamed` hears of another name of the cluster, where that was made, `advertise` of where
-        clients may connect, this server and all others, `met` of a server that is new here, `lost`
-        of the name of one that cannot be reached any more, `leafs` of where else leaf nodes may
-        connect; `gateways` has the links to other clusters, if there are any, and `security` what
-        links are secured by."""
+        """`renamed`: is called when this server takes over another cluster name; `advertise`: with
+        the URLs of all servers for clients; `met`: for each new server; `lost`: with the name of a
+        lost one; `leafs`: with the other servers' URLs for leaf nodes. `gateways`: the links to
+        other clusters, if any; `security`: TLS of links."""
         self._gateways = gateways
         self._leafs = leafs
         self._security = security
@@ -110,9 +109,9 @@ class Routes:
         self._lost = lost
         self._advertise = advertise
         self._urls = Urls([], [])
-        """Where clients reach this server."""
+        """URLs at which clients reach this server."""
         self.told = self._urls
-        """Where clients have been told to connect."""
+        """URLs that clients were told."""
         self._renamed = renamed
         self._options = options
         self._plane = plane
@@ -120,7 +119,7 @@ class Routes:
         self._accounts = accounts
         self._log = log
         self._where: dict[int, str] = {}
-        """The addresses of connections, by their numbers."""
+        """Remote addresses by connection number."""
         o = options.cluster
         settings = Settings(
             server_id=server_id,
@@ -153,8 +152,8 @@ class Routes:
         self._pace = Pace(self.mesh.tick)
 
     def start(self, port: int, urls: Urls, leaf_urls: list[str], gateway_url: str) -> None:
-        """Dials from now on; `port` is where others come to, `urls` is where clients do,
-        `leaf_urls` where leaf nodes do, and `gateway_url` where other clusters do."""
+        """Begins to dial. `port`: the routes' port; `urls`, `leaf_urls`, `gateway_url`: where
+        clients, leaf nodes and other clusters connect."""
         s, o = self.mesh.settings, self._options.cluster
         self._urls = urls
         if not o.no_advertise:
@@ -172,7 +171,7 @@ class Routes:
         self._pace.go_on()
 
     def follow(self, before: Cluster) -> None:
-        """The options of the cluster are other ones than before."""
+        """Takes a changed block `cluster` from the options."""
         s, o = self.mesh.settings, self._options.cluster
         self._limit()
         s.tls = o.tls is not None
@@ -184,7 +183,7 @@ class Routes:
             self._permissions = _permissions(o)
             for link in self.mesh.shown():
                 self._handle.restrict(link.number, self._permissions)
-            self.mesh.tell()  # what others announce by it is held to the new rules
+            self.mesh.tell()  # the new permissions decide which interest other servers announce
         if before.routes != o.routes:
             self.mesh.follow(_targets(o), self._pace.now())
             self._pace.go_on()
@@ -198,22 +197,22 @@ class Routes:
         self._handle.limit(ping_max=max(o.ping_max, 0), write_deadline=max(o.write_deadline, 0))
 
     def close(self) -> None:
-        """Dials no more; connections end with the data plane."""
+        """Stops dialling; the data plane closes the connections."""
         self._pace.close()
 
-    # ---- what the data plane tells
+    # ---- news from the data plane
 
     @property
     def cluster(self) -> str:
-        """What the cluster is called now."""
+        """The cluster's present name."""
         return self.mesh.settings.cluster
 
     def names(self) -> list[str]:
-        """Of the servers that this one is connected to. Monitoring reads it, too."""
+        """The names of the servers that this one is connected to; in any thread."""
         return [peer.info.server_name for peer in list(self.mesh.peers.values())]
 
     def said(self, item: Item) -> None:
-        """An INBOX_LINK."""
+        """An INBOX_LINK: a route has sent a protocol line."""
         number = item.cid
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
@@ -254,8 +253,7 @@ class Routes:
         self._pace.go_on()
 
     def _named(self, item: Item) -> str:
-        """The route of an item as the log names it: where, its number, and the server's name once
-        known."""
+        """The route's name in the log: address, number, and the server's name once known."""
         number = item.cid
         where = self._where.get(number) or address_of(item)
         name = self.mesh.name_of(number)
@@ -301,7 +299,8 @@ class Routes:
         self._renamed(cluster)
 
     def clients_change(self) -> None:
-        """Who has never heard of another server is not told of this one either."""
+        """Announces changed URLs. Where clients never heard of another server, they are not told of
+        this one either."""
         self._leafs(self.mesh.leaf_urls())
         gateways = self._gateways()
         if gateways is not None:
@@ -317,7 +316,7 @@ class Routes:
             self._advertise(urls)
 
     def tell_all(self, line: bytes) -> None:
-        """Says something to each other server."""
+        """Sends a line to each other server."""
         for peer in self.mesh.peers.values():
             for link in peer.links()[:1]:
                 self._handle.write(link.number, line)
@@ -339,7 +338,7 @@ class Routes:
             self._handle.write(link, line)
 
     def leave(self) -> Urls:
-        """Tells the other servers that clients had better not come here: where they may go."""
+        """Asks the other servers to send clients elsewhere; returns the URLs that remain."""
         self._urls = Urls([], [])
         self.mesh.leave()
         if self._options.cluster.no_advertise:
@@ -364,7 +363,7 @@ class Routes:
         self.mesh.dialled(number, target, account, reached)
 
     def _secured(self, host: str) -> tuple[Any, bytes]:
-        """What a connection to it is secured by, and whose certificate the other side must have."""
+        """TLS of a route, and the name that the other server's certificate must have."""
         links = self._security()
         if links is None or links.routes is None:
             return None, b""

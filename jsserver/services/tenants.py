@@ -1,6 +1,5 @@
-"""The accounts of operator mode that run: fetched when their first user comes, changed with their
-claims, and what a change means for those who are there.
-"""
+"""The running accounts of operator mode: fetched when the first user comes, changed when their
+tokens change, along with their connected users."""
 
 from __future__ import annotations
 
@@ -34,11 +33,11 @@ if TYPE_CHECKING:
 
 ONE_REPLICA = "R1"
 FETCHES = 16
-"""Tokens that are fetched at the same time: a resolver that hangs holds up no more."""
+"""Tokens that are fetched at the same time, so that one slow resolver request blocks no other."""
 
 
 class Tenants:
-    """Everything here happens in the event loop's thread; what waits is awaited."""
+    """The running accounts. All methods run in the event loop's thread, and never block it."""
 
     def __init__(
         self,
@@ -55,9 +54,9 @@ class Tenants:
         elsewhere: Callable[[str], Awaitable[str]] | None,
         api: ServiceRoute | None,
     ) -> None:
-        """`serve` offers a new account what every account is offered; `elsewhere` finds the token
-        of an account that the resolver has not got, or raises NotFound; `api`: by which accounts
-        ask other servers for JetStream, None: there are none."""
+        """`serve`: offers a new account the server's services; `elsewhere`: the token of an account
+        that the resolver lacks, or NotFound; `api`: through which accounts others reach JetStream,
+        None: none."""
         self._mode = mode
         self._resolver = resolver
         self._plane = plane
@@ -70,7 +69,7 @@ class Tenants:
         self._elsewhere = elsewhere
         self._running: dict[str, Tenant] = {}
         self._coming: set[str] = set()
-        """Accounts that are on their way to run."""
+        """Accounts that are being started."""
         self.links = TenantLinks(accounts, self._running, log, api)
         self._fetching: dict[str, asyncio.Task[Tenant]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
@@ -78,16 +77,16 @@ class Tenants:
         self._pool = ThreadPoolExecutor(FETCHES, "resolver")
 
     def get(self, name: str) -> Tenant | None:
-        """The account as it is now, if it runs; from any thread."""
+        """The account, if it runs; from any thread."""
         return self._running.get(name)
 
     def judge_by(self, mode: OperatorMode, resolver: Resolver) -> None:
-        """Accounts are found there from now on, and their tokens judged so."""
+        """Takes another resolver and operator for accounts from now on."""
         self._mode = mode
         self._resolver = resolver
 
     def close(self) -> None:
-        """Fetches nothing more."""
+        """Stops fetching."""
         self.links.close()
         for task in self._fetching.values():
             task.cancel()
@@ -96,7 +95,7 @@ class Tenants:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def warn_of(self, preloaded: Mapping[str, str]) -> None:
-        """Says what is wrong with tokens before their first users come."""
+        """Logs what is wrong with tokens before their first users come."""
         for name, token in preloaded.items():
             found = issues_of(decode_as(token, Account), int(time.time()))
             if refusal(found):
@@ -104,10 +103,10 @@ class Tenants:
                 for issue in found:
                     self._log.warn(f"  - {issue.text}")
 
-    # ---- accounts that come
+    # ---- new accounts
 
     async def ensure(self, name: str) -> Tenant:
-        """The account as it is now, fetched if it does not run; Refused."""
+        """The account, fetched if it does not run; Refused."""
         running = self._running.get(name)
         if running is not None:
             return running
@@ -147,7 +146,7 @@ class Tenants:
         return await self._elsewhere(name)
 
     async def apply(self, tenant: Tenant) -> None:
-        """From now on the account is as these claims say; so are those who are connected."""
+        """Brings the account, and its connected users, in line with a token."""
         name = tenant.name
         async with self._locks.setdefault(name, asyncio.Lock()):
             before = self._running.get(name)
@@ -167,7 +166,7 @@ class Tenants:
             self._coming.add(name)
             try:
                 await self._bring_exporters(tenant)
-                if before is None:  # nobody is there before its streams are
+                if before is None:  # users are admitted once the streams run
                     await self._set_jetstream(tenant.claims)
             finally:
                 self._coming.discard(name)
@@ -179,7 +178,7 @@ class Tenants:
                 await self._set_jetstream(tenant.claims)
 
     async def _bring_exporters(self, tenant: Tenant) -> None:
-        """Whom the account imports from runs before it does, unless those come just now."""
+        """Starts the accounts that this one imports from, except those that are being started."""
         for name in exporters(tenant):
             if name not in self._running and name not in self._coming:
                 try:
@@ -188,7 +187,7 @@ class Tenants:
                     self._log.error(f"Can't locate account [{name}] for import: {error}")
 
     def _tell_what_is_left_out(self, claims: Account) -> None:
-        """Claims that stand for what is not built yet."""
+        """Warns of claims that are not built yet."""
         label = f"{claims.sub}/{claims.name}" if claims.name else claims.sub
         body = claims.nats
         shared: list[Import | Export] = [*body.imports, *body.exports]
@@ -203,10 +202,10 @@ class Tenants:
                 "which is not available in this version of jsserver"
             )
 
-    # ---- accounts whose time is over
+    # ---- accounts that expire
 
     def _watch(self, tenant: Tenant) -> None:
-        """Ends the account when its time is over."""
+        """Ends the account when its token expires."""
         timer = self._timers.pop(tenant.name, None)
         if timer is not None:
             timer.cancel()
@@ -217,12 +216,12 @@ class Tenants:
 
     def _expire(self, tenant: Tenant) -> None:
         if not tenant.expired(time.time()):
-            self._watch(tenant)  # its time is beyond the longest timer
+            self._watch(tenant)  # the token expires after the longest timer
         elif self._running.get(tenant.name) is tenant:
             self.end(tenant.name)
 
     def end(self, name: str) -> None:
-        """The account is none until it is fetched again: who is connected is cut."""
+        """Ends the account until it is fetched again, and closes its connections."""
         self._stop(name)
         for cid, _ in self._members(name):
             self._plane.close_connection(cid, EXPIRED, b"Account Authentication Expired")
@@ -235,7 +234,7 @@ class Tenants:
             timer.cancel()
 
     async def remove(self, name: str) -> None:
-        """The account was deleted: it ends, and its streams stay on disk."""
+        """Ends an account that was deleted. Its streams stay on disk."""
         async with self._locks.setdefault(name, asyncio.Lock()):
             if name in self._running:
                 self.end(name)
@@ -244,8 +243,8 @@ class Tenants:
     # ---- accounts after a reload
 
     async def reread(self, system: str) -> None:
-        """Those that run are as the resolver has them now, and those that it has no more are none.
-        `system` runs on."""
+        """Reads the tokens of all running accounts again; ends accounts that the resolver lacks
+        now, except `system`."""
         loop = asyncio.get_running_loop()
         for name in list(self._running):
             why = "removed"
@@ -263,7 +262,7 @@ class Tenants:
                 await self.apply(tenant)
 
     async def _withdraw(self, name: str) -> None:
-        """Nobody may be in the account any more; its streams stay on disk."""
+        """Ends an account and refuses its users. Its streams stay on disk."""
         async with self._locks.setdefault(name, asyncio.Lock()):
             self._stop(name)
             for cid, _ in self._members(name):
@@ -271,12 +270,12 @@ class Tenants:
             await self._set_jetstream(Account(sub=name))
 
     def cut_unpinned(self) -> None:
-        """Cuts who is in an account that is not pinned."""
+        """Closes connections to accounts that are not pinned any more."""
         for cid, admission in list(self._admissions.items()):
             if not self._mode.has_pinned(admission.account):
                 self._plane.refuse(cid)
 
-    # ---- those who are connected
+    # ---- connected users
 
     def _members(self, name: str) -> Iterator[tuple[int, Admission]]:
         """The connections of an account's users, the oldest first."""
@@ -284,7 +283,7 @@ class Tenants:
         return iter(sorted(found, key=lambda one: one[0]))
 
     def _recheck(self, tenant: Tenant, before: Tenant) -> None:
-        """Cuts whom the new claims do not let in any more."""
+        """Closes the connections that the new claims do not admit any more."""
         limits = tenant.claims.nats.limits
         most, most_subscriptions = limit_of(limits.conn), limit_of(limits.subs)
         stay: set[int] = set()
@@ -313,7 +312,7 @@ class Tenants:
             self._prune_subscribers(most_subscriptions, stay)
 
     def _prune_subscribers(self, most: int, members: set[int]) -> None:
-        """Cuts who has more subscriptions than there may be now."""
+        """Closes connections with more subscriptions than are allowed now."""
         for item in self._plane.connections():
             if item.cid in members and ConnNumbers(*item.numbers).subscriptions > most:
                 self._door.prune(item.cid)
@@ -326,17 +325,17 @@ class Tenants:
         label = f"{claims.sub}/{claims.name}" if claims.name else claims.sub
         try:
             await self._jetstream.configure(claims.sub, _asset_limits(claims))
-        except Exception as error:  # the account goes on without
+        except Exception as error:  # the account runs without JetStream
             self._log.error(f"Error configuring jetstream for account [{label}]: {error}")
 
 
 def _signs_alike(key: str, tenant: Tenant, before: Tenant) -> bool:
-    """Whether a key makes the users that it made before."""
+    """Whether a signing key grants its users the same as before."""
     return key in tenant.signers and tenant.signers[key] == before.signers.get(key)
 
 
 def _asset_limits(claims: Account) -> AssetLimits | None:
-    """What the account may store; None: nothing."""
+    """The account's limits; None: it has no JetStream."""
     if not claims.jetstream:
         return None
     tiered = claims.nats.limits.tiered_limits

@@ -1,4 +1,4 @@
-"""What monitoring, requests to `$SYS` and events read of the running server, and nothing else."""
+"""What monitoring, requests to `$SYS` and events may read of the running server."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 class Watched:
-    """The server as `jsserver/monitor/sources.py` describes it, with what `$SYS` tells besides.
-    Read by several threads; times in ns since the epoch."""
+    """Implements `jsserver/monitor/sources.py` for the running server, and more for `$SYS`. Any
+    thread may read; times are in ns since the epoch."""
 
     def __init__(
         self,
@@ -72,21 +72,21 @@ class Watched:
         self.name = name
         self.started = started
         self.config_loaded = started
-        """When the server took its configuration."""
+        """When the server loaded its configuration."""
         self.accepting = False
-        """Whether it takes connections: not before it is ready, not while it shuts down."""
+        """Whether the server accepts connections: only when ready, and not during shutdown."""
         self.system_account = options.system
         self.identity = identity
         self.closed = closed
-        """Connections that have ended, and what they add up to."""
+        """Connections that have ended, and their totals."""
         self.jetstream = jetstream
         self.meta = meta
         self.complete: Callable[[Connection], None] = inbox.complete
-        """Says of an open connection who is behind it, as others may see it."""
+        """Fills in who is behind an open connection, as others may see it."""
         self.waiting = waiting
-        """What waits for the control plane, by what it is called."""
+        """Lengths of the control plane's queues, by name."""
         self.page_requests: Mapping[str, int] = {}
-        """How often each page of monitoring was asked for over HTTP, by its path."""
+        """How often each monitoring page was requested over HTTP, by path."""
         self._inbox = inbox
         self._configured = configured
         self._listeners = listeners
@@ -94,43 +94,44 @@ class Watched:
         self._delegates = delegates
         self._routes = routes
         self.leaf_nodes = leafs
-        """Made by a reload where there were none at the start."""
+        """None until leaf nodes or hubs are configured, at the start or by a reload."""
         self._gateways = gateways
 
     @property
     def port(self) -> int:
-        """Where clients connect."""
+        """The clients' port."""
         return self._listeners.port
 
     @property
     def websocket_port(self) -> int:
-        """Where clients that speak WebSocket connect; 0: nowhere."""
+        """The port of WebSocket clients; 0: none."""
         return self._listeners.websocket_port
 
     @property
     def cluster(self) -> str:
-        """The name of the cluster that the server is in, "" for none."""
+        """The name of the server's cluster, "" for none."""
         if self._routes is None:
             return "" if self._gateways is None else self.options.gateway.name
         return self._routes.cluster
 
     @property
     def connect_urls(self) -> Urls:
-        """Where clients are told that they may connect."""
+        """The URLs that clients are told."""
         return Urls([], []) if self._routes is None else self._routes.told
 
     @property
     def route_port(self) -> int:
-        """Where other servers of the cluster connect; 0: nowhere."""
+        """The port for routes; 0: none."""
         return self._listeners.route_port
 
     def routes(self) -> list[Link]:
-        """Open connections to other servers of the cluster."""
+        """Open routes."""
         return [] if self._routes is None else self._routes.mesh.shown()
 
     @property
     def interest(self) -> tuple[SubjectPermission | None, SubjectPermission | None]:
-        """What interest of its own those are told of, and what of theirs counts; None: all."""
+        """Permissions of routes: which interest this server announces, and which it accepts; None:
+        all."""
         if self._routes is None:
             return None, None
         settings = self._routes.mesh.settings
@@ -138,7 +139,7 @@ class Watched:
 
     @property
     def leaf_port(self) -> int:
-        """Where leaf nodes connect; 0: nowhere."""
+        """The port for leaf nodes; 0: none."""
         return self._listeners.leaf_port
 
     def leafs(self) -> list[LeafLink]:
@@ -147,12 +148,12 @@ class Watched:
 
     @property
     def gateway_port(self) -> int:
-        """Where servers of other clusters connect; 0: nowhere."""
+        """The port for gateways; 0: none."""
         return self._listeners.gateway_port
 
     @property
     def gateways(self) -> Gateways | None:
-        """Those to other clusters, if there are any."""
+        """The gateways; None: none are configured."""
         return None if self._gateways is None else self._gateways.gateways
 
     def gateway_links(self) -> list[GatewayLink]:
@@ -161,36 +162,36 @@ class Watched:
 
     @property
     def auth_required(self) -> bool:
-        """Whether clients must prove anything."""
+        """Whether clients must log in."""
         return self._inbox.authenticator.required
 
     @property
     def monitor_security(self) -> SecurityContext | None:
-        """What monitoring is secured by, if it is."""
+        """TLS of monitoring, None without."""
         return self._listeners.monitoring_security
 
     @property
     def certificate_ends(self) -> str:
-        """When the certificate of clients' connections does; "" without TLS."""
+        """When the certificate for clients expires; "" without TLS."""
         return self._listeners.certificate_ends
 
     @property
     def websocket_certificate_ends(self) -> str:
-        """When that of clients behind WebSocket does."""
+        """When the certificate for WebSocket clients expires; "" without TLS."""
         return self._listeners.websocket_certificate_ends
 
     @property
     def peer_answers(self) -> Figures | None:
-        """What is kept of OCSP responders' answers about clients, if it is."""
+        """Cached OCSP answers about clients' certificates; None: not checked."""
         return self._certificates.peer_answers
 
     @property
     def pinned_account_fails(self) -> int:
-        """Logins to accounts that are none of those that are pinned."""
+        """Refused logins to accounts that are not pinned."""
         return 0 if self._delegates is None else self._delegates.pinned_account_fails
 
     def shared(self, account: str) -> tuple[Sharing | None, list[SubjectMapping]]:
-        """What accounts share, and what is mapped in this one."""
+        """The exports and imports of all accounts, and the mappings of this account."""
         tenants = self._delegates and self._delegates.tenants
         if tenants:
             return tenants.links.sharing, tenants.links.mappings.get(account, [])
@@ -199,7 +200,7 @@ class Watched:
         return self._configured.sharing, mappings.get(account, [])
 
     def claims(self, account: str) -> tuple[AccountClaims, str] | None:
-        """What the token of an account says, with that; None for one that has none."""
+        """An account's claims and token; None for an account without token."""
         tenants = self._delegates and self._delegates.tenants
         tenant = tenants.get(account) if tenants else None
         return None if tenant is None or not tenant.token else (tenant.claims, tenant.token)
