@@ -131,9 +131,9 @@ test-server:
 
 # $(1): a folder of tests, $(2): which of them, $(3): where what failed is written down. What failed beside the
 # others (exit code 1) runs once more by itself: a machine that stalls for a minute is no fault of the server's.
-# What the first run said stays in the output.
+# What the first run said stays in the output, with the slowest tests.
 define tests_of
-	$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) $(1) || { test $$? = 1 && \
+	$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) --durations=30 $(2) $(1) || { test $$? = 1 && \
 		echo '== again, by themselves: the tests that failed' && \
 		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) -n 0 --last-failed --last-failed-no-failures none $(1); }
 endef
