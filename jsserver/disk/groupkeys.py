@@ -1,8 +1,8 @@
-"""Keys of the logs of Raft groups in an encrypted store: whether a server can read a group's log,
-and what of its directory stands under another key.
+"""Keys of Raft groups' logs in an encrypted store: checks that this server can read a log, and
+drops what is left from a former key.
 
-A group's blocks have key files as a stream's have, whose account is the group's name. Votes,
-members and snapshots are in clear, with nats-server, too.
+A log's blocks have key files as a stream's blocks do; in place of the account stands the group's
+name. Votes, members and snapshots are not encrypted, as with nats-server.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from jsserver.disk.keys import Keys
 
 META = ("meta.inf", "meta.sum", "meta.key")
-"""nats-server's description of a log, which it writes anew where there is none."""
+"""nats-server's description of a log; it writes them anew where they are missing."""
 
 
 def check(directory: str, keys: Keys | None) -> None:
-    """OSError where the blocks of a group are encrypted, and none of them opens with these keys.
-    Nothing is touched."""
+    """Changes nothing. OSError: the group's blocks are encrypted, and these keys open none of
+    them."""
     group, blocks = os.path.basename(directory), os.path.join(directory, "msgs")
     try:
         names = [name for name in os.listdir(blocks) if name.endswith(".key")]
@@ -41,7 +41,7 @@ def check(directory: str, keys: Keys | None) -> None:
 
 
 def renew(directory: str, keys: Keys | None) -> None:
-    """A description under another key goes, once the blocks are under the current one."""
+    """Removes a description under a former key; the blocks have the present key by now."""
     group, path = os.path.basename(directory), os.path.join(directory, "meta.key")
     try:
         with open(path, "rb") as file:

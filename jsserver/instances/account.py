@@ -1,10 +1,10 @@
-"""JetStream of one account: a change is decided and carried out at once, or it is refused.
+"""JetStream of one account: decides on each change, and carries it out or refuses it.
 
-The asyncio loop owns everything here; what waits for a disk runs in rounds (rounds.py) or worker
-threads. A task that changes a stream or one of its consumers holds the stream's lock (locks.py), so
-that changes to one stream happen one after another, those of different consumers side by side,
-while different streams do not wait for each other. What must hold across streams
-(subjects, limits) is decided, and claimed, before the first await.
+The event loop owns everything here. Work that waits for a disk runs in rounds (rounds.py) or worker
+threads. A task that changes a stream or its consumers holds the stream's lock (locks.py): changes
+of one stream run one after another, those of different consumers side by side, and different
+streams do not wait for each other. Whatever concerns several streams (subjects, limits) is decided,
+and claimed, before the first await.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ R = TypeVar("R")
 FEW_BYTES = 64 << 20
 FEW_CONSUMERS = 100
 FEW_MESSAGES = 50_000
-"""A stream with no more of them keeps nobody waiting who is of the same round."""
+"""A stream up to these sizes is quickly changed: it delays nobody in its round."""
 AT_AN_END = ("all", "last", "new", "by_start_sequence")
-"""Where a consumer starts without a search."""
+"""Deliver policies whose start needs no search."""
 
 
 class Account:
-    """What an account shall have, what of it runs, and how the one follows the other."""
+    """An account's assignments, its running assets, and how the assets follow the assignments."""
 
     def __init__(
         self, name: str, shared: Shared, directory: Path | None, limits: AccountLimits
@@ -57,35 +57,35 @@ class Account:
         self.directory = directory / "streams" if directory is not None else None
         self.limits = limits
         self.stats = RequestStats()
-        """Of the requests that the control plane works on."""
+        """Requests that the control plane answers."""
         self._answered = self.handle.requests()
-        """What the data plane had answered before: an account may have JetStream again."""
+        """Requests that the data plane had answered before JetStream was enabled this time."""
         self.assignments = Assignments(limits, shared.settings, shared.reserved)
         self.reserved = self.assignments.claims.reserved
         self.offline = self.assignments.offline
-        """Streams on disk that are not served, and why."""
+        """The reasons by stream, for streams on disk that do not run."""
         self.instances = Instances(self.handle, shared.files, self.directory, shared.erase_later)
         self.intakes = Intakes(name, self.handle, shared, self.lock)
         self.streams: dict[str, Stream] = {}
-        """Those that run. One that is being made or removed is not among them."""
+        """The running streams, without those that are being made or removed."""
         self.names: list[str] = []
-        """Theirs, in the order of their bytes."""
+        """The names of the running streams, in the order of their bytes."""
         self.on_no_room: Callable[[str], None] = lambda reason: None
-        """Takes why something could not be made, where there is no room for it."""
+        """Is called with the reason when an asset cannot be made for want of room."""
         self.on_unwritten: Callable[[str, str], None] = lambda stream, reason: None
-        """Takes a stream of which a start might find another configuration on disk, and why."""
+        """Is called with the stream and the reason when the disk may hold another configuration."""
         self.order = Order()
         self._elsewhere = 0, 0
-        """Bytes of memory and of files that other members of a cluster hold."""
+        """Bytes in memory and in files that other members of the cluster hold."""
         self._locks: WeakValueDictionary[str, StreamLock] = WeakValueDictionary()
 
     def limit(self, limits: AccountLimits) -> None:
-        """What the account may use from now on; what it has stays."""
+        """Sets the account's limits. Existing assets stay."""
         self.limits = self.assignments.claims.limits = limits
         self._limit()
 
     def hold_elsewhere(self, memory: int, storage: int) -> None:
-        """Other members of a cluster hold so many bytes of what the account may use."""
+        """Takes how much other members of the cluster hold; in bytes."""
         self._elsewhere = memory, storage
         self._limit()
 
@@ -97,7 +97,7 @@ class Account:
         self.handle.set_limits(_less(most[0], memory), _less(most[1], storage))
 
     def requests(self) -> RequestStats:
-        """Of all its requests, whichever plane answers them."""
+        """Counts of all requests, of the control plane and the data plane."""
         now, before = self.handle.requests(), self._answered
         stats = RequestStats()
         stats.total = self.stats.total + now.total - before.total
@@ -106,11 +106,11 @@ class Account:
         return stats
 
     def lock(self, stream: str) -> Hold:
-        """For who changes a stream, whether it exists or not."""
+        """The lock for changes of a stream, whether it exists or not."""
         return Hold(self._lock(stream), None)
 
     def consumer_lock(self, stream: str, consumer: str) -> Hold:
-        """For who changes this consumer of a stream and nothing else of it."""
+        """The lock for changes of one consumer that touch nothing else of its stream."""
         return Hold(self._lock(stream), consumer)
 
     def _lock(self, stream: str) -> StreamLock:
@@ -120,7 +120,7 @@ class Account:
         return lock
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name, or ApiError."""
+        """The stream of this name; ApiError."""
         found = self.streams.get(name)
         if found is None:
             raise self.assignments.absent(name)
@@ -129,8 +129,8 @@ class Account:
     async def change_stream(
         self, change: StreamChange, place: Place | None = None
     ) -> StreamDecision:
-        """Decides a change and carries it out, or ApiError; the stream's lock is held. `place`: of
-        the request for it."""
+        """Decides on a change and carries it out; ApiError. The caller holds the stream's lock.
+        `place`: the request's place in its queue."""
         place = place or unasked()
         decision = self.assignments.propose(change)
         place.reach(Stage.JUDGED)
@@ -142,7 +142,7 @@ class Account:
     async def change_consumer(
         self, change: ConsumerChange, place: Place | None = None
     ) -> ConsumerDecision:
-        """As `change_stream`."""
+        """As `change_stream`, for a consumer."""
         place = place or unasked()
         decision = self.assignments.propose(change)
         place.reach(Stage.JUDGED)
@@ -152,13 +152,13 @@ class Account:
         return decision
 
     async def assign_stream(self, name: str, wanted: StreamAssignment | None) -> None:
-        """Carries out what a cluster has decided of a stream, or ApiError; its lock is held."""
+        """Carries out a stream's assignment; ApiError. The caller holds the stream's lock."""
         decision = self.assignments.assign_stream(name, wanted)
         if decision.is_open:
             await self._settled(decision, name, self.follow(name, wanted))
 
     async def leave_stream(self, running: Stream) -> None:
-        """Serves a stream no more; what is on disk stays. The stream's lock is held."""
+        """Stops a stream and keeps its data on disk. The caller holds the stream's lock."""
         name = running.name
         decision = self.assignments.assign_stream(name, None)
         self._hide(name)
@@ -169,7 +169,7 @@ class Account:
     async def assign_consumer(
         self, stream: Stream, name: str, wanted: ConsumerAssignment | None
     ) -> None:
-        """Likewise of a consumer, which delivers nothing before its `begin`."""
+        """Carries out a consumer's assignment; a new one delivers nothing before its `begin`."""
         decision = self.assignments.assign_consumer(stream.assignment, name, wanted)
         if decision.is_open:
             work = self._follow_consumer(stream, decision, unasked())
@@ -181,8 +181,8 @@ class Account:
         wanted: StreamAssignment | None,
         place: Place | None = None,
     ) -> None:
-        """Makes what runs under a name what shall be there; the stream's lock is held. Once that is
-        so, nothing is done."""
+        """Brings the stream of this name in line with its assignment; does nothing where it is. The
+        caller holds the stream's lock."""
         place = place or unasked()
         running = self.streams.get(name)
         if running is not None and (wanted is None or wanted.created != running.created):
@@ -204,7 +204,7 @@ class Account:
 
     def _show(self, stream: Stream) -> None:
         if stream.name not in self.streams:
-            insort(self.names, stream.name)  # by code points: in UTF-8 that is the order of bytes
+            insort(self.names, stream.name)  # by code points, which is the order of UTF-8 bytes
         self.streams[stream.name] = stream
 
     def _hide(self, name: str) -> None:
@@ -212,16 +212,16 @@ class Account:
         del self.names[bisect_left(self.names, name)]
 
     def adopt(self, stream: Stream) -> None:
-        """Takes a stream that was opened with what is on disk, and serves it."""
+        """Takes and serves a stream that was opened from disk."""
         self.assignments.adopt(stream.assignment)
         self._show(stream)
         if stream.member is not None:
-            return  # its group has it serve
+            return  # the group decides when it is served
         stream.handle.activate(hold=bool(stream.offline))
         self.intakes.follow(stream)
 
     async def close(self) -> None:
-        """Stops serving and flushes everything."""
+        """Stops all streams, with everything on disk."""
         await self.intakes.close()
         found = list(self.streams.values())
         self.streams.clear()
@@ -231,7 +231,7 @@ class Account:
     async def _follow_consumer(
         self, stream: Stream, decision: ConsumerDecision, place: Place
     ) -> None:
-        """As `follow`, of one consumer, which delivers nothing before the answer."""
+        """As `follow`, for one consumer, which delivers nothing before the answer."""
         name, wanted, instances = decision.name, decision.after, self.instances
         running = stream.consumers.get(name)
         if wanted is not None:
@@ -249,8 +249,8 @@ class Account:
                 raise
 
     async def _carry_out(self, work: Work[R], long: bool, place: Place) -> R:
-        """In a round with others, or where it may take long in a thread of its own. Who waits for a
-        round needs no thread, and lets others of its connection begin."""
+        """Runs quick work in a round, and long work in a thread of its own. A request that waits
+        for a round takes no thread, and other requests of its connection may begin."""
         if long:
             return await self.shared.run(self.shared.rounds.alone, work)
         with place.aside():
@@ -259,7 +259,7 @@ class Account:
     async def _settled(
         self, decision: StreamDecision | ConsumerDecision, stream: str, work: Awaitable[None]
     ) -> None:
-        """Carries a decision out, or undoes it."""
+        """Waits for the work of a decision; if it fails, undoes the decision."""
         try:
             await work
         except Exception as error:
@@ -274,21 +274,20 @@ class Account:
 
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk, or a user's part of it, that is full."""
+"""Errors of a full disk, or of a user's exhausted quota."""
 
 
 def _is_long_to_remove(stream: Stream) -> bool:
-    """Whether a stream has so much that other works of the same round would feel it."""
+    """Whether removing a stream takes so long that others in the same round would wait."""
     try:
         state = stream.handle.state()
-    except StoreError:  # its disk has failed: it can be removed all the same
+    except StoreError:  # the disk has failed: it is removed all the same
         return True
     return len(stream.consumers) > FEW_CONSUMERS or state.bytes > FEW_BYTES
 
 
 def _is_long_to_make(stream: Stream, running: Consumer | None, wanted: ConsumerAssignment) -> bool:
-    """Whether it may take long until a consumer stands where it begins: only so where it looks for
-    that in many messages."""
+    """Whether making a consumer may take long, because it searches many messages for its start."""
     config = wanted.config
     if running is None and not consumers.filters(config) and config.deliver_policy in AT_AN_END:
         return False
@@ -296,7 +295,7 @@ def _is_long_to_make(stream: Stream, running: Consumer | None, wanted: ConsumerA
 
 
 def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> ApiError:
-    """The error of a change that was decided and could not be carried out."""
+    """The error of a change that was decided but failed."""
     match decision:
         case StreamDecision(before=None):
             return _not_created(errcodes.STREAM_CREATE, "stream", decision.name, error)
@@ -310,7 +309,7 @@ def _refusal(decision: StreamDecision | ConsumerDecision, error: Exception) -> A
 
 
 def _less(most: int, elsewhere: int) -> int:
-    """What of a limit in bytes is left; -1: there is none."""
+    """The rest of a limit in bytes; -1: no limit."""
     return most if most < 0 else max(most - elsewhere, 0)
 
 
@@ -320,16 +319,17 @@ def _reason(error: Exception) -> str:
 
 
 def _failed(template: ErrorTemplate, error: Exception) -> ApiError:
-    """An operation's own error for a failure below the API; any other failure goes on as it is."""
+    """The operation's own error for a failure of the store; raises any other failure."""
     if not isinstance(error, (OSError, StoreError)):
         raise error
     return template(err=_reason(error))
 
 
 def _not_created(template: ErrorTemplate, asset: str, name: str, error: Exception) -> ApiError:
-    """The error of a creation that failed below the API; why it failed is for the log.
+    """The error of a creation that the store failed to carry out, whose cause goes to the log.
 
-    A name that no file can have (a NUL in it) fails like a disk that takes none."""
+    A name that no file can have (a NUL in it) fails like a failing disk.
+    """
     if not isinstance(error, (OSError, StoreError, ValueError)):
         raise error
     reason = _reason(error)

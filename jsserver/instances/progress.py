@@ -1,4 +1,5 @@
-"""How far a consumer is: as nats-server's o.dat has it, and as JSON in archives and assignments."""
+"""A consumer's state: in the form of nats-server's o.dat, and as JSON in archives and
+assignments."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 _LAST = (1 << 62) - 1
-"""The largest sequence: in blocks the bits above say what a record is."""
+"""The largest sequence: a block's record uses the higher bits for its kind."""
 _MAGIC, _VERSION = 22, 2
 _SECOND = 10**9
 
@@ -16,21 +17,21 @@ Nanoseconds = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Position(msgspec.Struct):
-    """A delivery, and the message's sequence in the stream."""
+    """The consumer's sequence of a delivery, and the stream's sequence of its message."""
 
     consumer_seq: Number = 0
     stream_seq: Number = 0
 
 
 class Pending(msgspec.Struct, rename="pascal"):
-    """A message that waits for its ack: the number of its delivery, and when that was."""
+    """A message that waits for its ack: the consumer's sequence and the time of its delivery."""
 
     sequence: Number
     timestamp: Nanoseconds
 
 
 class Progress(msgspec.Struct, omit_defaults=True):
-    """Deliveries and acks. `pending` and `redelivered` are by sequences of the stream."""
+    """The state. `pending` and `redelivered` are by sequence of the stream."""
 
     delivered: Position
     ack_floor: Position
@@ -38,7 +39,7 @@ class Progress(msgspec.Struct, omit_defaults=True):
     redelivered: dict[Number, Number] | None = None
 
     def encoded(self) -> bytes:
-        """An o.dat; ValueError where a message that waits for an ack is below the ack floor."""
+        """The state as an o.dat; ValueError where a pending message is below the ack floor."""
         floor, delivered = self.ack_floor, self.delivered
         pending, redelivered = self.pending or {}, self.redelivered or {}
         out = bytearray((_MAGIC, _VERSION))
@@ -61,7 +62,7 @@ class Progress(msgspec.Struct, omit_defaults=True):
 
 
 def decoded(data: bytes) -> Progress:
-    """What an o.dat says; ValueError."""
+    """The state in an o.dat; ValueError."""
     try:
         return _decoded(data)
     except IndexError:
@@ -91,8 +92,7 @@ def _decoded(data: bytes) -> Progress:
 
 
 def state_of(said: Any) -> bytes:
-    """An o.dat of what an assignment says that its consumer begins with; b"": nothing that a
-    consumer can begin with."""
+    """The o.dat of the state in a consumer's assignment; b"": the assignment has no valid one."""
     try:
         return msgspec.convert(said, Progress, strict=False).encoded()
     except (msgspec.ValidationError, ValueError):
@@ -100,7 +100,7 @@ def state_of(said: Any) -> bytes:
 
 
 class _Numbers:
-    """The numbers of an o.dat from an offset on."""
+    """Reads the numbers of an o.dat from an offset on."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data = data

@@ -1,8 +1,8 @@
-"""Finds an account's streams and consumers on disk and brings them back into service.
+"""Loads an account's streams and consumers from disk, at the start and from archives.
 
-What cannot be served (damaged configuration, an option or API level that this server does not
-have) is left untouched on disk and listed as offline with the reason; it never keeps others from
-coming up.
+An asset that cannot be served (damaged configuration, an option or API level that this server
+lacks) stays untouched on disk and is listed as offline with the reason. It never keeps other assets
+from being served.
 """
 
 import asyncio
@@ -40,34 +40,34 @@ log = logging.getLogger(__name__)
 PARALLEL = 4
 """Streams that are opened at the same time."""
 FEW = 16
-"""Streams that a thread opens between two turns of the loop."""
+"""Streams that a thread opens before the event loop gets another turn."""
 TOGETHER = 32
-"""From so many streams on what they have is synced with all that is on the file system, not file by
-file: a killed server may have left what is not on disk."""
+"""With at least this many streams, one sync of the whole file system replaces a sync per file: a
+killed server may have left data that is not on disk yet."""
 
 ASIDE = "aside"
-"""The folder of an account for streams that no assignment names any more, and that no entry of a
-cluster's meta group removed: somebody may want what is in them."""
+"""An account's folder for streams that are no longer assigned, though no entry of the meta group
+removed them: their messages may be wanted."""
 NO_FOLDERS = 2
-"""Links of a directory without others in it, where the file system counts them, as most do; others
-say 1."""
+"""Links of a directory without subdirectories, where the file system counts links, as most do;
+others report 1."""
 
 K = TypeVar("K", StoredStream, StoredConsumer)
 ReadMeta = Callable[[Path, str, Collection[str]], bytes]
-"""The meta.inf of a directory, of this asset, with these names in it; DamagedMeta."""
+"""Reads meta.inf: takes the directory, the asset and the directory's names; DamagedMeta."""
 
 
 class _Offline(Exception):
-    """Why an asset cannot be served."""
+    """An asset cannot be served; the text says why."""
 
 
 class NotRestorable(Exception):
-    """A stream cannot be made of an archive; the text says why."""
+    """An archive cannot be restored; the text says why."""
 
 
 async def restore(account: Account, config: StreamConfig, staged: Path, meta: bytes) -> Stream:
-    """Serves the stream that a staged directory has, with this configuration instead of the
-    archive's; NotRestorable, ApiError, OSError."""
+    """Restores a stream from a staged directory, with `config` in place of the archive's
+    configuration, and serves it; NotRestorable, ApiError, OSError."""
     name = config.name
     created = _created(meta, name)
     async with account.lock(name):
@@ -91,9 +91,9 @@ async def restore_assigned(
     meta: bytes,
     apart: Callable[[ConsumerAssignment], bool],
 ) -> list[tuple[ConsumerAssignment, Progress | None]]:
-    """As `restore`, of a stream that a cluster has assigned to this server; its lock is held.
-    Returns the consumers of the archive and how far they are. Those that are `apart` do not run
-    yet."""
+    """As `restore`, for a stream that a cluster has assigned to this server; the caller holds the
+    stream's lock. Returns the archive's consumers with their states, None where there is none.
+    Consumers that are `apart` are not started."""
     _created(meta, wanted.config.name)
     run = account.shared.run
     consumers = await run(_check_consumers, account, staged, wanted)
@@ -113,7 +113,7 @@ def _progress(
         try:
             state = decoded((staged / CONSUMERS / consumer.name / metafiles.STATE).read_bytes())
         except FileNotFoundError:
-            state = None  # it had delivered nothing
+            state = None  # the consumer had delivered nothing
         except ValueError as error:
             raise NotRestorable(f"consumer {consumer.name}: {error}") from None
         found.append((consumer, state))
@@ -121,7 +121,7 @@ def _progress(
 
 
 def _created(meta: bytes, name: str) -> int:
-    """When the stream of an archive was made; NotRestorable where it is no stream of this name."""
+    """When the archive's stream was created; NotRestorable if the archive has no such stream."""
     try:
         stored = decode.parse(meta, StoredStream, strict=False)
         created = goformat.parse_rfc3339(stored.Created)
@@ -133,7 +133,7 @@ def _created(meta: bytes, name: str) -> int:
 
 
 def _take(account: Account, staged: Path, wanted: StreamAssignment) -> Stream:
-    """The opened stream that a staged directory has."""
+    """Opens the stream in a staged directory, at its final place."""
     if wanted.config.storage == "memory":
         return _take_into_memory(account, staged, wanted)
     assert account.directory is not None
@@ -144,7 +144,7 @@ def _take(account: Account, staged: Path, wanted: StreamAssignment) -> Stream:
 def _check_consumers(
     account: Account, staged: Path, wanted: StreamAssignment
 ) -> list[ConsumerAssignment]:
-    """The consumers of a staged directory become what a creation makes of them; NotRestorable."""
+    """Rewrites the consumers of a staged directory as a creation would; NotRestorable."""
     shared, limits = account.shared, account.limits
     stream = StreamAssignment(wanted.config, wanted.created)
     for name in _subdirectories(staged / CONSUMERS):
@@ -186,7 +186,7 @@ def _put_in_place(account: Account, staged: Path, directory: Path, body: bytes) 
 
 
 def _take_into_memory(account: Account, staged: Path, wanted: StreamAssignment) -> Stream:
-    """The stream in files that a staged directory has is opened, and left for one in memory."""
+    """Copies the stream in a staged directory into a new one in memory."""
     name, instances = wanted.config.name, account.instances
     filed = msgspec.structs.replace(wanted.config, storage="file")
     account.shared.files.put(staged, name, encode_meta(StreamAssignment(filed, wanted.created)))
@@ -209,7 +209,7 @@ def _take_into_memory(account: Account, staged: Path, wanted: StreamAssignment) 
 
 
 def _load_whole(account: Account, directory: Path, name: str) -> Stream:
-    """The opened stream of a directory with all of its consumers, or NotRestorable."""
+    """Opens a directory's stream with all its consumers; NotRestorable if any of them fails."""
     found = _load_stream(account, directory, name)
     if isinstance(found, str):
         raise NotRestorable(found)
@@ -225,7 +225,7 @@ def _load_whole(account: Account, directory: Path, name: str) -> Stream:
 
 
 async def recover(account: Account) -> None:
-    """Opens everything on disk that belongs to the account and serves it."""
+    """Opens all streams and consumers of an account's directory, and serves them."""
     directory = account.directory
     if directory is None or not directory.is_dir():
         return
@@ -253,11 +253,11 @@ async def recover(account: Account) -> None:
             log.error("Stream '%s > %s' is offline: %s", account.name, name, found)
             account.offline[name] = found
         if n % FEW == 0:
-            await asyncio.sleep(0)  # others have their turn
+            await asyncio.sleep(0)  # lets other tasks run
 
 
 def _sync(directory: Path) -> int | None:
-    """The device whose file system has everything on disk now; None where it cannot be had."""
+    """Syncs a directory's file system. Its device; None: that failed."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -272,7 +272,7 @@ def _sync(directory: Path) -> int | None:
 
 
 def _sync_each(opened: dict[str, Stream | str]) -> None:
-    """Stream by stream, so that one that cannot be written is alone offline."""
+    """Syncs stream by stream, so that a failing one goes offline alone."""
     for name, found in opened.items():
         if isinstance(found, Stream) and found.directory is not None:
             try:
@@ -293,13 +293,13 @@ def _subdirectories(directory: Path) -> list[str]:
 
 
 def load(account: Account, name: str) -> Stream | str:
-    """The opened stream that the account has on disk under this name, or why it is offline."""
+    """Opens a stream on disk; a string says why it is offline."""
     assert account.directory is not None
     return _load_stream(account, account.directory / name, name)
 
 
 def move(directory: Path, place: Path) -> None:
-    """Gives a stream's directory, which nobody has open, another place on the same file system."""
+    """Moves a stream's directory, which is not open, within the file system."""
     make_directory(str(place.parent))
     os.rename(directory, place)
     sync_directory(str(place.parent))
@@ -307,8 +307,8 @@ def move(directory: Path, place: Path) -> None:
 
 
 def set_aside(account: Account, name: str) -> None:
-    """What the account has on disk under this name, which nobody has open, goes to the folder for
-    streams that no assignment names any more, and the log says where."""
+    """Moves a stream that is no longer assigned, and not open, to the folder ASIDE, and logs
+    where."""
     assert account.directory is not None
     aside = account.directory.parent / ASIDE / f"{name}.{time.time_ns()}"
     move(account.directory / name, aside)
@@ -329,8 +329,8 @@ def _load_few(
 def _load_stream(
     account: Account, directory: Path, name: str, synced: int | None = None
 ) -> Stream | str:
-    """The opened stream of a directory, or why it is offline; what is on the device `synced` is on
-    disk, and the caller syncs what opening changes."""
+    """Opens a directory's stream; a string says why it is offline. Data on the device `synced`
+    needs no sync, and the caller syncs what opening changes."""
     instances = account.instances
     try:
         names = os.listdir(directory)
@@ -359,7 +359,7 @@ def _load_stream(
 def _read_stream(
     read: ReadMeta, directory: Path, name: str, names: Collection[str]
 ) -> tuple[StreamConfig, int]:
-    """The configuration of a directory's stream, and when it was created."""
+    """The configuration of a directory's stream, and its creation time in ns."""
     stored, created = _read(read, directory, name, StoredStream, names)
     config = StreamConfig(**{f: getattr(stored, f) for f in StreamConfig.__struct_fields__})
     if config.name != name:
@@ -369,15 +369,14 @@ def _read_stream(
 
 
 def survey(directory: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
-    """Each stream of a folder of streams, and each of its consumers (`stream > consumer`), with why
-    it would be offline ("": it would not). Only configurations are looked at, and nothing is
-    changed."""
+    """The streams and consumers (`stream > consumer`) of a folder of streams; with each why it
+    would be offline, "" where it would not. Only reads configurations."""
     for name in _subdirectories(directory):
         yield from survey_stream(directory / name, read)
 
 
 def survey_stream(folder: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
-    """The same of one stream's folder."""
+    """The same for a single stream's folder."""
     name = folder.name
     try:
         prepared.stream(_read_stream(read, folder, name, os.listdir(folder))[0])
@@ -394,7 +393,7 @@ def survey_stream(folder: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
 
 
 def _device(directory: str) -> int | None:
-    """Of a directory, which may be a link to another file system."""
+    """The device of a directory, which may be a link to another file system; None: unknown."""
     try:
         return os.stat(directory).st_dev
     except OSError:
@@ -422,7 +421,7 @@ def _load_consumer(account: Account, stream: Stream, directory: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Why an asset is offline; whatever is wrong with it, the others come up."""
+    """Why an asset is offline. Any error counts: the other assets are to be served."""
     match error:
         case ApiError():
             return error.body.description
@@ -436,7 +435,7 @@ def _reason(error: Exception) -> str:
 def _read(
     read: ReadMeta, directory: Path, asset: str, kind: type[K], names: Collection[str]
 ) -> tuple[K, int]:
-    """A stored configuration and when its asset was created; `names` are those in its directory."""
+    """A stored configuration and its creation time; `names`: the files of the directory."""
     try:
         body = read(directory, asset, names)
         if metafiles.is_encrypted(names, body):

@@ -1,4 +1,4 @@
-"""What drives streams and consumers that have replicas, as those that run need it."""
+"""Raft groups and members as the running streams and consumers use them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class StreamMember(Protocol):
     """A stream's member of its Raft group."""
 
     def leads(self) -> bool:
-        """Whether it takes publishes."""
+        """Whether this server leads the stream and takes publishes."""
 
     def trouble(self) -> str:
-        """Why it is not as the group is, "": it is, or was a moment ago; in any thread."""
+        """Why the member is not current; "": it is, or was a moment ago; in any thread."""
 
 
 class ConsumerMember(Protocol):
@@ -26,38 +26,38 @@ class ConsumerMember(Protocol):
 
     @property
     def handle(self) -> Any:
-        """The consumer."""
+        """The consumer's handle."""
 
     def leads(self) -> bool:
-        """Whether it delivers and answers."""
+        """Whether this server leads the consumer, delivers and answers."""
 
     def trouble(self) -> str:
-        """As a stream's."""
+        """Why the member is not current; "": it is, or was a moment ago; in any thread."""
 
 
 class Groups(Protocol):
-    """The Raft groups of an account's streams and consumers. All of it may wait for a disk."""
+    """The Raft groups of an account's streams and consumers. Every method may wait for a disk."""
 
     def drives(self, wanted: StreamAssignment) -> bool:
-        """Whether the stream is the one that has replicas."""
+        """Whether this very stream is replicated here."""
 
     def prepare(self, name: str, consumer: str = "") -> Work[None]:
-        """Makes the directory of the group of a stream, or of one of its consumers, if it has one;
+        """Makes the directory for the group of a stream or a consumer, if it has a group;
         OSError."""
 
     def join(self, stream: Stream) -> None:
-        """Sets `member` of a stream that is open and not served; OSError, StoreError."""
+        """Sets `member` of a stream that is open and not served yet; OSError, StoreError."""
 
     def leave(self, stream: Stream, *, delete: bool) -> None:
-        """Ends `member` of a stream and of its consumers. `delete`: they are no more."""
+        """Closes the members of a stream and its consumers. `delete`: they were deleted."""
 
     def join_consumer(
         self, stream: Stream, wanted: ConsumerAssignment, prepared: Any, directory: str | None
     ) -> ConsumerMember | None:
-        """The opened consumer of a stream that has a member; None: it has no replicas."""
+        """The member of a consumer to be opened; None: the consumer is not replicated."""
 
     def begins_with(self, stream: str, consumer: str) -> bytes:
-        """How far a new consumer is, as an o.dat; b"": it begins as its configuration says."""
+        """A new consumer's first state in the form of o.dat; b"": its configuration decides."""
 
     def leave_consumer(self, stream: Stream, consumer: Consumer, *, delete: bool) -> None:
-        """As `leave`, with its handle."""
+        """Closes a consumer's member, and its handle with it."""

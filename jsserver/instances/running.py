@@ -1,10 +1,10 @@
-"""Streams and consumers that run, and the steps that make them what their assignments say.
+"""Running streams and consumers, and the steps that bring them in line with their assignments.
 
-Functions wait for the disk, or they are works that a round carries out (rounds.py); callers hold
-the stream's lock. The configuration in an asset's directory comes first, then its handle
-in the data plane: after a crash between the two the start finds what was decided. A removal takes
-the directory away first, so that a crash leaves all of an asset or nothing. Where a step fails,
-those before it are taken back.
+Functions wait for the disk, or are works that a round carries out (rounds.py); callers hold the
+stream's lock. The configuration is written to the asset's directory before its handle in the data
+plane changes: after a crash in between, the start finds the new configuration. A removal first
+moves the directory away, so that a crash leaves a whole asset or none. If a step fails, the steps
+before it are undone.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from .replicated import ConsumerMember, Groups, StreamMember
 from .rounds import Durable, Work, alone
 
 CONSUMERS = "obs"
-"""The folder of a stream's directory that has one for each consumer kept on disk."""
+"""The folder in a stream's directory with a folder for each consumer that is kept on disk."""
 MESSAGES = "msgs"
 FOLDERS = (MESSAGES, CONSUMERS)
-"""What a stream's directory has from the beginning: so one sync makes them all durable."""
+"""The folders in every stream's directory: one sync makes them all durable."""
 STARTS_BY_STATE = ("last", "last_per_subject", "new")
-"""Consumers that begin where the stream stood when they were made: it is written down at once."""
+"""Deliver policies that start at the stream's present end: its sequence is written at once."""
 
 
 class Consumer:
-    """A consumer that is served."""
+    """A running consumer."""
 
     __slots__ = ("asset", "assignment", "damaged", "directory", "handle", "member", "unwritten")
 
@@ -47,17 +47,17 @@ class Consumer:
         member: ConsumerMember | None = None,
     ) -> None:
         self.asset = f"{stream}/{assignment.name}"
-        """What its configuration file is signed with."""
+        """The asset that its configuration file is signed for."""
         self.assignment = assignment
-        """What it is made after."""
+        """The assignment that it runs by."""
         self.handle = handle
         self.directory = directory
         self.unwritten = False
-        """Whether a start might find another configuration in its directory."""
+        """Whether the file may hold another configuration, which a start would take."""
         self.damaged = False
-        """Whether a part of what the start found of its state could not be used."""
+        """Whether the start had to drop a damaged part of its state."""
         self.member = member
-        """What drives it, where it has replicas."""
+        """Its member of a Raft group, if it is replicated."""
 
     @property
     def config(self) -> ConsumerConfig:
@@ -71,12 +71,12 @@ class Consumer:
 
     @property
     def created(self) -> int:
-        """When it was made."""
+        """When it was created, in ns since the epoch."""
         return self.assignment.created
 
 
 class Stream:
-    """A stream that is served, with its consumers."""
+    """A running stream with its consumers."""
 
     __slots__ = (
         "assignment",
@@ -93,15 +93,16 @@ class Stream:
         self, assignment: StreamAssignment, handle: StreamHandle, directory: Path | None
     ) -> None:
         self.assignment = assignment
-        """What it is made after."""
+        """The assignment that it runs by."""
         self.handle = handle
         self.directory = directory
         self.member: StreamMember | None = None
-        """What drives it, where it has replicas."""
+        """Its member of a Raft group, if it is replicated."""
         self.failing = ""
-        """Why nothing is stored in it at the moment, or its configuration is not on disk."""
+        """Why it stores nothing at the moment, or lacks its configuration on disk; "": all is
+        well."""
         self.unwritten = False
-        """Whether a start might find another configuration in its directory."""
+        """Whether the file may hold another configuration, which a start would take."""
         self.consumers: dict[str, Consumer] = {}
         self.started = assignment.config.first_seq > 0
         """Whether it has a first sequence though it holds no message yet."""
@@ -118,21 +119,21 @@ class Stream:
 
     @property
     def asset(self) -> str:
-        """What its configuration file is signed with."""
+        """The asset that its configuration file is signed for."""
         return self.name
 
     @property
     def created(self) -> int:
-        """When it was made."""
+        """When it was created, in ns since the epoch."""
         return self.assignment.created
 
     @property
     def offline(self) -> dict[str, str]:
-        """Consumers on disk that are not served, and why."""
+        """The reasons by consumer, for consumers on disk that do not run."""
         return self.assignment.offline
 
     def consumer(self, name: str) -> Consumer:
-        """The consumer of this name, or ApiError."""
+        """The consumer of this name; ApiError."""
         found = self.consumers.get(name)
         if found is None:
             raise self.assignment.absent(name)
@@ -140,18 +141,18 @@ class Stream:
 
     @property
     def listed(self) -> dict[str, Consumer]:
-        """Its consumers but for those that mirrors and sources made for themselves."""
+        """Its consumers, without those that mirrors and sources made for themselves."""
         return {name: c for name, c in self.consumers.items() if not c.config.direct}
 
     def unwritten_assets(self) -> list["Stream | Consumer"]:
-        """Itself and those of its consumers that are `unwritten`."""
+        """The stream and the consumers that are `unwritten`."""
         assets: list[Stream | Consumer] = [self, *self.consumers.values()]
         return [asset for asset in assets if asset.unwritten]
 
 
 class Instances:
-    """What runs of one account. `directory` is where its streams lie; `erase` removes a directory
-    that nobody sees any more, without waiting for it."""
+    """The running assets of an account. `directory`: its streams' folder; `erase`: removes a
+    directory that is out of use, without waiting."""
 
     def __init__(
         self,
@@ -165,13 +166,14 @@ class Instances:
         self._directory = directory
         self._erase = erase
         self.groups: Groups | None = None
-        """What drives streams and consumers that have replicas."""
+        """The Raft groups of replicated assets; None: no cluster."""
 
     # ---- making it so ----------------------------------------------------------------------------
 
     def converge(self, running: Stream | None, wanted: StreamAssignment) -> Work[Stream]:
-        """Makes a stream and its consumers what the assignment says, and returns what runs then.
-        What is so already is left alone. `running` is of the same creation, or None."""
+        """Brings a stream and its consumers in line with the assignment, and returns the running
+        stream. `running`: the same stream as it runs now, with the same creation time; None: it
+        does not run."""
         if running is None:
             running = yield from self._make(wanted)
         else:
@@ -196,7 +198,8 @@ class Instances:
         wanted: ConsumerAssignment,
         hold: bool = False,
     ) -> Work[Consumer]:
-        """As `converge`, of one consumer. `hold`: a new one delivers nothing before its `begin`."""
+        """As `converge`, for one consumer. `hold`: a new one delivers nothing before its
+        `begin`."""
         if running is None:
             made = yield from self._make_consumer(stream, wanted, hold)
             return made
@@ -204,13 +207,13 @@ class Instances:
         return running
 
     def remove(self, stream: Stream) -> Work[None]:
-        """Removes a stream with everything in it."""
+        """Removes a stream, its messages and its consumers."""
         trash = None
         self._leave(stream, delete=True)
         if stream.directory is not None:
-            with contextlib.suppress(StoreError):  # what was asked before is done
+            with contextlib.suppress(StoreError):  # earlier requests are carried out
                 yield Durable(stream.handle)
-            stream.handle.withhold(True)  # what comes from now on would find no file
+            stream.handle.withhold(True)  # later writes would find no file
             try:
                 trash = yield from metafiles.discard(stream.directory, stream.directory.parent)
             except BaseException:
@@ -221,7 +224,7 @@ class Instances:
             self._erase(trash)
 
     def remove_consumer(self, stream: Stream, consumer: Consumer) -> Work[None]:
-        """Removes a consumer."""
+        """Removes a consumer and its state."""
         trash = None
         if consumer.directory is not None and stream.directory is not None:
             trash = yield from metafiles.discard(consumer.directory, stream.directory)
@@ -229,7 +232,7 @@ class Instances:
             consumer.handle.close(True)
         elif self.groups is not None:
             self.groups.leave_consumer(stream, consumer, delete=True)
-        with contextlib.suppress(StoreError, OSError):  # it is gone; its removals follow it
+        with contextlib.suppress(StoreError, OSError):  # the consumer is gone all the same
             yield Durable(stream.handle)
         if trash is not None:
             self._erase(trash)
@@ -237,8 +240,8 @@ class Instances:
     def open(
         self, wanted: StreamAssignment, directory: Path | None, synced: bool = False
     ) -> Stream:
-        """A stream with what its directory holds, without consumers and not served yet. `synced`
-        as in AccountHandle.open_stream."""
+        """Opens a stream with the data in its directory, without consumers, not served yet.
+        `synced` as in AccountHandle.open_stream."""
         given = prepared.stream(wanted.config)
         driven = self.groups is not None and self.groups.drives(wanted)
         handle = self._handle.open_stream(_path(directory), given, synced and not driven)
@@ -258,7 +261,8 @@ class Instances:
         directory: Path | None,
         hold: bool = False,
     ) -> Consumer:
-        """A consumer with the state that its directory holds, served as soon as the stream is."""
+        """Opens a consumer with the state in its directory. It is served as soon as its stream
+        is."""
         given = prepared.consumer(wanted.config, wanted.name)
         if self.groups is not None and stream.member is not None:
             member = self.groups.join_consumer(stream, wanted, given, _path(directory))
@@ -268,12 +272,12 @@ class Instances:
         return Consumer(stream.name, wanted, handle, directory)
 
     def write_back(self, stream: Stream) -> None:
-        """Writes the configurations that could not be put back when an update failed."""
+        """Writes the configurations that a failed update could not put back."""
         for asset in stream.unwritten_assets():
             alone(self._write(asset, asset.assignment))
 
     def close(self, stream: Stream) -> None:
-        """Stops a stream and its consumers, with everything on disk."""
+        """Stops a stream and its consumers, once all is on disk."""
         with contextlib.suppress(OSError):
             self.write_back(stream)
         self._leave(stream, delete=False)
@@ -283,7 +287,7 @@ class Instances:
         if self.groups is not None and stream.member is not None:
             self.groups.leave(stream, delete=delete)
 
-    # ---- the steps for streams -------------------------------------------------------------------
+    # ---- steps for streams -----------------------------------------------------------------------
 
     def _make(self, wanted: StreamAssignment) -> Work[Stream]:
         config, directory = wanted.config, None
@@ -319,11 +323,11 @@ class Instances:
 
         if new != old:
             if stream.directory is not None and new.max_age != old.max_age:
-                handle.wait_durable(synced=True)  # what is too old by now stays gone
+                handle.wait_durable(synced=True)  # expired messages must not come back
             yield from self._replace(stream, wanted, apply, take_back)
         stream.assignment = wanted
 
-    # ---- the steps for consumers -----------------------------------------------------------------
+    # ---- steps for consumers ---------------------------------------------------------------------
 
     def _make_consumer(
         self, stream: Stream, wanted: ConsumerAssignment, hold: bool
@@ -373,15 +377,15 @@ class Instances:
                 try:
                     handle.update(prepared.consumer(old, wanted.name), back=True)
                 finally:
-                    handle.begin()  # if the update held it, no answer will end that
+                    handle.begin()  # the update may have held it, and no answer will begin it
 
         if consumer.member is not None and new.pause_until != old.pause_until:
-            handle.pause(consumers.pause_time(new))  # it is agreed on, whatever the disk says
+            handle.pause(consumers.pause_time(new))  # agreed on, whether or not it is on disk
         if wanted != consumer.assignment:
             yield from self._replace(consumer, wanted, apply, take_back)
             consumer.assignment = wanted
 
-    # ---- what both have --------------------------------------------------------------------------
+    # ---- steps for both --------------------------------------------------------------------------
 
     def _replace(
         self,
@@ -390,7 +394,8 @@ class Instances:
         apply: Callable[[], Work[None]],
         take_back: Callable[[], None],
     ) -> Work[None]:
-        """Gives an asset another configuration, on disk and in the data plane, or in neither."""
+        """Changes an asset's configuration on disk and in the data plane; if one fails, in
+        neither."""
         yield from self._write(asset, wanted)
         try:
             yield from apply()
@@ -425,13 +430,13 @@ def _path(directory: Path | None) -> str | None:
 
 
 def _only_pauses(old: ConsumerConfig, new: ConsumerConfig) -> bool:
-    """Whether two configurations differ in how long the consumer pauses and in nothing else."""
+    """Whether two configurations differ only in the end of a pause."""
     replaced = msgspec.structs.replace(new, pause_until=old.pause_until)
     return new.pause_until != old.pause_until and consumers.same(old, replaced)
 
 
 def encode_meta(assignment: StreamAssignment | ConsumerAssignment) -> bytes:
-    """A meta.inf: creation time, a consumer's name, and the configuration as in the API."""
+    """A meta.inf: creation time, a consumer's name, and the configuration as the API has it."""
     head = {"Created": goformat.rfc3339_nano(assignment.created)}
     config: StreamConfig | ConsumerConfig = assignment.config
     if isinstance(assignment, ConsumerAssignment):

@@ -1,1 +1,1 @@
-"""Links to other servers: who is dialled, what both sides say, and what goes where."""
+"""Links to other servers: state machines that decide whom to dial, what to say and what to keep."""

@@ -1,4 +1,4 @@
-"""Compression between servers: the mode that a link gets. The rules are nats-server's
+"""Compression of links between servers: negotiates each link's mode by nats-server's rules
 (docs/links.md)."""
 
 from typing import Protocol
@@ -6,27 +6,27 @@ from typing import Protocol
 from jsserver.text.goformat import MILLISECOND, quote
 
 NOT_SUPPORTED = "not supported"
-"""Behaves as old servers, which know nothing of compression."""
+"""The mode of servers that are too old for compression."""
 OFF = "off"
 ACCEPT = "accept"
 AUTO = "s2_auto"
 FAST = "s2_fast"
 SENDING = (AUTO, "s2_uncompressed", FAST, "s2_better", "s2_best")
-"""Modes in which a server compresses."""
+"""Modes in which a server compresses what it sends."""
 
 THRESHOLDS = (10 * MILLISECOND, 50 * MILLISECOND, 100 * MILLISECOND)
-"""Round trips, in ns, up to which s2_auto does not compress, or compresses fast or better, where a
-configuration has no others."""
+"""The default round trips in ns for s2_auto: up to the first one it does not compress, up to the
+second it compresses fast, up to the third better."""
 
 
 def negotiates(mode: str) -> bool:
-    """Whether a server of that mode would compress, if the other one does."""
+    """Whether a server in this mode negotiates compression."""
     return mode not in ("", OFF, NOT_SUPPORTED)
 
 
 def select(own: str, others: str) -> str:
-    """The mode in which a server that negotiates sends to another one, which may send in a mode of
-    its own; ValueError."""
+    """The mode in which a negotiating server sends to another one; `others`: the other server's
+    mode, in which that one may send. ValueError: unknown mode."""
     if others in ("", NOT_SUPPORTED):
         return NOT_SUPPORTED
     if others == OFF or own == others == ACCEPT:
@@ -39,21 +39,21 @@ def select(own: str, others: str) -> str:
 
 
 def needs_another(agreed: str, new: str) -> bool:
-    """Whether a link whose mode was agreed on has to come anew for its server to send in another
-    mode: both sides would have to agree on that."""
+    """Whether a change to the mode `new` needs a new connection, because both sides have to
+    negotiate again."""
     return agreed == OFF or new in (OFF, ACCEPT, NOT_SUPPORTED)
 
 
 class Compressible(Protocol):
-    """A link."""
+    """A link that can be compressed."""
 
     compression: str
-    """The mode that was agreed on, once it was."""
+    """The negotiated mode; "" before the negotiation."""
 
 
 def begins(link: Compressible, own: str, others: str) -> bool:
-    """Settles a link's mode, once, by what the other side says of it; ValueError. Whether both
-    sides compress from here on."""
+    """Negotiates a link's mode, once; `others`: the mode that the other side announces. Whether
+    both sides compress from here on. ValueError: unknown mode."""
     if link.compression:
         return False
     if negotiates(own):
@@ -64,5 +64,5 @@ def begins(link: Compressible, own: str, others: str) -> bool:
 
 
 def announced(own: str, chosen: str = "") -> str:
-    """What INFO says: the mode that was chosen for the link, if it was, else the server's own."""
+    """The mode to announce in INFO: the one negotiated for the link, or the server's own."""
     return own if own == AUTO or not chosen else chosen

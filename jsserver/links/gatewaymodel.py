@@ -1,4 +1,4 @@
-"""What the gateways of a server consist of: clusters that are dialled, and links to them."""
+"""The data of a server's gateways: remote clusters, and links to their servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .words import RouteConnect
 
 
 class GatewayReason(Enum):
-    """Why a link is cut, in the data plane's words."""
+    """Why a link is closed, in the data plane's words."""
 
     PROTOCOL = "Protocol Violation"
     LOGIN = "Authentication Failure"
@@ -25,7 +25,7 @@ class GatewayReason(Enum):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a server of another cluster is reached; a login of its own, or None."""
+    """The address of a server in a remote cluster; `login`: user and password, None without."""
 
     host: str
     port: int
@@ -38,26 +38,26 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Remote(msgspec.Struct, kw_only=True, eq=False):
-    """Another cluster."""
+    """A remote cluster."""
 
     name: str
     configured: list[Place] = []
-    """By the configuration."""
+    """Addresses in the configuration."""
     places: list[Place] = []
-    """These, and those that were heard of."""
+    """`configured`, and the addresses that the cluster's servers announce."""
     tls: bool = False
-    """It has a `tls` block of its own."""
+    """Whether the cluster has a `tls` block in the configuration."""
     explicit: bool = True
-    """Named in the configuration: it is dialled for ever."""
+    """Whether the configuration names the cluster: it is then dialled without end."""
     trying: list[Place] = []
-    """What is left of the places in this attempt."""
+    """The addresses left to try in this attempt."""
     attempts: int = 0
     was_there: bool = False
-    """A connection to it has stood."""
+    """Whether there has been a connection to the cluster."""
     at: float | None = None
-    """When it is dialled next; None: it is not waited for."""
+    """When to dial next; None: not scheduled."""
     busy: bool = False
-    """A connection to it is there, or under way."""
+    """Whether a connection is open or being made."""
 
     @property
     def kind(self) -> str:
@@ -69,19 +69,19 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
 
 
 class GatewaySettings(msgspec.Struct, kw_only=True):
-    """What a server is to other clusters."""
+    """This server as remote clusters see it, and its settings for gateways."""
 
     server_id: str
     server_name: str
     version: str
     name: str
-    """Of its cluster."""
+    """The name of this server's cluster."""
     host: str
     port: int = 0
     url: str = ""
-    """Where others reach it."""
+    """This server's URL for gateways."""
     urls: list[str] = []
-    """Where others reach the servers of its cluster, this one among them."""
+    """The URLs for gateways of all servers of this cluster."""
     user: str = ""
     password: str = ""
     headers: bool = True
@@ -90,63 +90,64 @@ class GatewaySettings(msgspec.Struct, kw_only=True):
     connect_retries: int = 0
     connect_backoff: bool = False
     reports: Callable[[], Reports] = Reports
-    """What holds now."""
+    """Which failed attempts are logged, by the present options."""
     tls: bool = False
-    """Who connects to it makes a handshake."""
+    """Whether gateways that connect to this server need TLS."""
 
 
 class GatewayLink(msgspec.Struct, kw_only=True, eq=False):
-    """One connection to a server of another cluster."""
+    """A connection to a server of a remote cluster."""
 
     number: int
     address: str
     remote: Remote | None = None
-    """Whom it dials: messages go there. None: it was accepted, and messages come from there."""
+    """The cluster that this server dialled: messages go out on the link. None: the link was
+    accepted, and messages come in."""
     place: Place | None = None
     connect: RouteConnect | None = None
     info: GatewayInfo | None = None
     open: bool = False
     modes: dict[str, bool] = {}
-    """Accounts whose interest the other side tells: whether all of it is told."""
+    """For each account whose interest the other side announces: whether it has announced all."""
 
     @property
     def name(self) -> str:
-        """Of the other cluster."""
+        """The remote cluster's name, "" while unknown."""
         if self.remote is not None:
             return self.remote.name
         return "" if self.info is None else self.info.gateway
 
 
 class GatewayTransport(Protocol):
-    """What the gateways ask for."""
+    """What the gateways need from their driver."""
 
     def dial(self, remote: Remote, place: Place) -> None:
-        """Begins a connection; `dialled` tells its number, or `unreachable` why there is none."""
+        """Begins to connect; `dialled` follows with the link's number, or `unreachable`."""
 
     def write(self, link: int, data: bytes) -> None:
-        """Sends."""
+        """Sends bytes on a link."""
 
     def resume(self, link: int) -> None:
-        """Has the link read on."""
+        """Lets the link read on."""
 
     def open_link(self, link: int, *, inbound: bool, cluster: str, headers: bool) -> None:
-        """Interest and messages flow."""
+        """Opens the link for interest and messages."""
 
     def cut(self, link: int, reason: GatewayReason, error: str = "") -> None:
-        """Cuts a link, with an -ERR before if there is a text."""
+        """Closes a link; sends `error` first as -ERR, if it is not empty."""
 
     def is_member(self, name: str) -> bool:
-        """Whether a server of this cluster is called so."""
+        """Whether this cluster has a server of this name."""
 
     def tell_cluster(self, line: bytes) -> None:
-        """Says something to each other server of this cluster."""
+        """Sends a line to each other server of this cluster."""
 
     def log(self, level: str, text: str, link: int = 0) -> None:
-        """A line of the log, of a link if one is given."""
+        """Logs a line; `link`: the link it is about, 0 for none."""
 
 
 class GatewayRefused(Exception):
-    """A link that may not be: the reason, and what the other side is told."""
+    """A link is refused; the reason, and the text for the other side."""
 
     def __init__(self, reason: GatewayReason, error: str = "") -> None:
         super().__init__(error or reason.value)

@@ -1,9 +1,9 @@
-"""The gateways of a server as a state machine: which clusters it dials, what is said, and who is
-let in.
+"""The gateways of a server as a state machine: which clusters to dial, what to say, and whom to
+admit.
 
-Nothing here knows sockets or clocks: who drives it hands in what happened, and does what the
-gateways ask for. Each cluster is dialled once by each server; messages go out there. What others
-have dialled brings messages in. Handshake and gossip are nats-server's (docs/links.md).
+No sockets or clocks: a driver hands in events, and does what the gateways ask for. Each server
+dials each remote cluster once, and sends messages on that connection; messages come in on
+connections that remote servers dialled. Handshake and gossip are nats-server's (docs/links.md).
 """
 
 from __future__ import annotations
@@ -31,13 +31,12 @@ from .words import RouteConnect, connect_line, gossip_line, info_line, read
 RETRY = 1.0
 RETRY_MAX = 30.0
 AGAIN = 0.1
-"""At most so many seconds until a link that was lost is dialled again; one to a cluster of the
-configuration RETRY later."""
+"""Seconds: a lost link is dialled again within AGAIN, one to a configured cluster RETRY later."""
 PROTOCOL = 3
 
 
 def place_of(url: str) -> Place | None:
-    """Of an address that another server has told; None: it is none."""
+    """The address in a URL that another server announces; None: it is not valid."""
     host, _, port = url.rpartition(":")
     if not host or not port.isdecimal():
         return None
@@ -45,7 +44,7 @@ def place_of(url: str) -> Place | None:
 
 
 class Gateways:
-    """The gateways of one server."""
+    """The gateways of a server."""
 
     def __init__(
         self,
@@ -60,16 +59,16 @@ class Gateways:
         self._transport = transport
         self._random = rand
 
-    # ---- what happens
+    # ---- events
 
     def start(self, now: float) -> None:
-        """Dials the clusters that the configuration names."""
+        """Dials the configured clusters."""
         for remote in self.remotes.values():
             remote.at = now
         self.tick(now)
 
     def tick(self, now: float) -> float | None:
-        """Dials who is due: when to be called again."""
+        """Dials the clusters that are due; when to call again, None: not scheduled."""
         for remote in list(self.remotes.values()):
             if remote.at is not None and remote.at <= now:
                 remote.at = None
@@ -78,13 +77,13 @@ class Gateways:
         return min((r.at for r in self.remotes.values() if r.at is not None), default=None)
 
     def dialled(self, number: int, remote: Remote, place: Place, address: str) -> None:
-        """What was to be dialled is this link. `opened` or `closed` tells what becomes of it."""
+        """A dialled connection has become this link; `opened` or `closed` follows."""
         self._links[number] = GatewayLink(
             number=number, address=address, remote=remote, place=place
         )
 
     def unreachable(self, remote: Remote, place: Place, why: str, now: float) -> None:
-        """A place of it could not be dialled."""
+        """An address of a remote cluster could not be reached."""
         self._complain(remote, place, why)
         remote.busy = False
         if remote.trying:
@@ -93,7 +92,7 @@ class Gateways:
             self._wait(remote, now)
 
     def opened(self, number: int, address: str) -> None:
-        """Bytes may flow on a link, which was dialled or accepted."""
+        """A dialled or accepted link is connected."""
         link = self._links.get(number)
         if link is None:
             self._links[number] = GatewayLink(number=number, address=address)
@@ -105,7 +104,7 @@ class Gateways:
             self._transport.log("info", text, number)
 
     def connect(self, number: int, text: bytes) -> None:
-        """A CONNECT has come."""
+        """A CONNECT came in."""
         with self._hearing(number, "CONNECT") as link:
             said = read(text, RouteConnect)
             if link.remote is None and link.connect is None:
@@ -113,7 +112,7 @@ class Gateways:
                 link.connect = said
 
     def info(self, number: int, text: bytes, now: float) -> None:
-        """An INFO has come."""
+        """An INFO came in."""
         with self._hearing(number, "INFO") as link:
             said = read(text, GatewayInfo)
             if link.remote is not None:
@@ -123,7 +122,8 @@ class Gateways:
 
     @contextmanager
     def _hearing(self, number: int, verb: str) -> Iterator[GatewayLink]:
-        """The link waits while what it has said is looked at; then it goes on, or is refused."""
+        """Frames the handling of a line: the link reads on afterwards, or is refused on an
+        error."""
         link = self._links[number]
         try:
             yield link
@@ -135,12 +135,12 @@ class Gateways:
             self._transport.resume(number)
 
     def error(self, number: int, text: bytes) -> None:
-        """The other server has said -ERR, and closes."""
+        """An -ERR came in; the other server closes the link."""
         said = text.decode(errors="replace").strip()
         self._transport.log("error", f"Gateway Error {said}", number)
 
     def closed(self, number: int, now: float) -> None:
-        """A link is gone."""
+        """A link was closed."""
         link = self._links.pop(number, None)
         if link is None or link.remote is None:
             return
@@ -158,17 +158,17 @@ class Gateways:
             remote.at = now + delay + self._random.random() * AGAIN
 
     def heard(self, said: GatewayInfo, now: float) -> None:
-        """Another server of this cluster tells of another cluster."""
+        """Another server of this cluster knows a remote cluster."""
         if said.gateway_cmd == GOSSIP:
             self._discover(said, now)
 
     def greet(self) -> list[bytes]:
-        """What a server that is new in this cluster is told: which other clusters there are."""
+        """The lines about remote clusters for a server that is new in this cluster."""
         linked = (link.remote for link in self._links.values() if link.open)
         return [self._gossip(remote) for remote in linked if remote is not None and remote.places]
 
     def reached(self, urls: list[str]) -> None:
-        """The servers of this cluster are reached there, as other clusters are told."""
+        """Announces changed URLs of this cluster's servers to remote clusters."""
         if urls == self.settings.urls:
             return
         self.settings.urls = urls
@@ -178,15 +178,15 @@ class Gateways:
                 self._transport.write(link.number, line)
 
     def shown(self) -> list[GatewayLink]:
-        """The links that are open; in any thread."""
+        """The open links; in any thread."""
         return [link for link in list(self._links.values()) if link.open]
 
     def name_of(self, number: int) -> str:
-        """The name of the server behind a link; "": it is not known yet."""
+        """The name of a link's server; "": not known yet."""
         link = self._links.get(number)
         return "" if link is None or link.info is None else link.info.server_name
 
-    # ---- what is said
+    # ---- lines to send
 
     def _info(self) -> GatewayInfo:
         s = self.settings
@@ -210,8 +210,8 @@ class Gateways:
         )
 
     def _gossip(self, remote: Remote) -> bytes:
-        """Of another cluster, to servers of this one. The id is none of a server that could be
-        dialled as a route."""
+        """The line about a remote cluster for servers of this cluster. The id in it belongs to no
+        server, so that nobody dials it as a route."""
         info = GatewayInfo(
             server_id=f"GW{self.settings.server_id}",
             server_name=self.settings.server_name,
@@ -221,7 +221,7 @@ class Gateways:
         )
         return gossip_line(info)
 
-    # ---- a link that was accepted
+    # ---- accepted links
 
     def _check_connect(self, link: GatewayLink, said: RouteConnect) -> None:
         s = self.settings
@@ -265,7 +265,7 @@ class Gateways:
             self._transport.log("error", text, link.number)
             raise GatewayRefused(GatewayReason.NAME)
 
-    # ---- a link that was dialled
+    # ---- dialled links
 
     def _of_outbound(
         self, link: GatewayLink, remote: Remote, said: GatewayInfo, now: float
@@ -333,7 +333,7 @@ class Gateways:
         self._transport.log("info", text, link.number)
 
     def _commanded(self, link: GatewayLink, said: GatewayInfo) -> None:
-        """The other side tells of an account."""
+        """The other side announces an account's interest."""
         if said.gateway_cmd not in (BEGIN, COMPLETE):
             name = quote(said.gateway)
             text = f"Received unknown command {said.gateway_cmd} from gateway {name}"
@@ -346,10 +346,10 @@ class Gateways:
         account = said.gateway_cmd_payload.decode(errors="replace")
         link.modes[account] = said.gateway_cmd == COMPLETE
 
-    # ---- other clusters
+    # ---- remote clusters
 
     def _follow_places(self, remote: Remote, urls: list[str]) -> None:
-        """Where a cluster is reached: as the configuration says, and as its servers tell now."""
+        """Sets the addresses of a cluster: those configured, and those its servers announce now."""
         places = list(remote.configured)
         known = {place.address for place in places}
         for url in urls:
@@ -360,7 +360,7 @@ class Gateways:
         remote.places = places
 
     def _discover(self, said: GatewayInfo, now: float) -> None:
-        """A cluster that is not known yet is dialled."""
+        """Dials a cluster that is not known yet."""
         if not said.gateway or said.gateway == self.settings.name:
             return
         remote = self.remotes.get(said.gateway)
@@ -374,7 +374,7 @@ class Gateways:
             self.remotes[remote.name] = remote
             remote.at = now
 
-    # ---- dialling, and the end
+    # ---- dialling and closing
 
     def _begin(self, remote: Remote) -> None:
         remote.attempts += 1
@@ -403,7 +403,7 @@ class Gateways:
         )
 
     def _wait(self, remote: Remote, now: float) -> None:
-        """All places have failed."""
+        """Schedules the next attempt, after all addresses have failed."""
         inbound = any(
             link.remote is None and link.open and link.name == remote.name
             for link in self._links.values()
@@ -423,5 +423,5 @@ class Gateways:
 
 
 def gossip_of(said: msgspec.Struct) -> GatewayInfo:
-    """Of an INFO that came over a route."""
+    """The part of a route's INFO that is about gateways."""
     return msgspec.convert(said, GatewayInfo, from_attributes=True)

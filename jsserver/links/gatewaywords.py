@@ -1,4 +1,4 @@
-"""INFO of gateways, as on nats-server's wire. CONNECT is the same as a route's."""
+"""INFO of gateways in nats-server's form. Their CONNECT is that of routes."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from .words import Byte, Introduction
 HASH_DIGITS = 6
 
 GOSSIP, BEGIN, COMPLETE = 1, 2, 3
-"""Commands: another cluster is told of; the interest of an account follows; that was all of it."""
+"""Commands: an INFO about a remote cluster; an account's interest begins; it is complete."""
 
 
 class GatewayInfo(Introduction, omit_defaults=True, kw_only=True):
-    """What a server says of itself to other clusters, of another cluster, or of an account."""
+    """An INFO about the sender, about a remote cluster, or about an account's interest."""
 
     nonce: str = ""
     gateway: str = ""
-    """The cluster's name."""
+    """The name of the cluster."""
     gateway_urls: list[str] = msgspec.field(default_factory=list)
-    """Where servers of that cluster are reached."""
+    """The URLs of the cluster's servers for gateways."""
     gateway_url: str = ""
-    """Where this one is."""
+    """The sender's URL for gateways."""
     gateway_cmd: Byte = 0
     gateway_cmd_payload: bytes = b""
-    """The account's name, in base64 on the wire."""
+    """The account's name; JSON has it in base64."""
     gateway_nrp: bool = False
-    """Mapped replies begin with `_GR_.`."""
+    """Whether mapped replies begin with `_GR_.`."""
     gateway_iom: bool = False
-    """It tells of all interest of each account, from the beginning on."""
+    """Whether the sender announces all interest of each account from the beginning."""
 
 
 def command_head(cluster: str) -> bytes:
-    """INFO that tells of an account, up to the command's number; the data plane writes the rest."""
+    """The start of an INFO about an account, up to the command's number; the data plane adds the
+    rest."""
     line = msgspec.json.encode(GatewayInfo(gateway=cluster, gateway_cmd=BEGIN))
     return b"INFO " + line[: line.rindex(b"2}")]
 
 
 def gateway_hash(name: str) -> bytes:
-    """How mapped replies name a cluster, or a server by its id."""
+    """The short name in mapped replies of a cluster, or of a server by its id."""
     return short_hash(name, HASH_DIGITS).encode()

@@ -1,4 +1,4 @@
-"""What the leaf nodes of a server consist of: hubs that are dialled, links, and what they may."""
+"""The data of a server's leaf nodes: hubs to dial, links, and their permissions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .words import SubjectPermission
 
 
 class LeafReason(Enum):
-    """Why a link is cut, in the data plane's words."""
+    """Why a link is closed, in the data plane's words."""
 
     PROTOCOL = "Protocol Violation"
     LOGIN = "Authentication Failure"
@@ -33,14 +33,14 @@ class LeafReason(Enum):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a hub is, and the login there; a user without a password (None) is a token, too."""
+    """A hub's address and the login for it; a user without password (None) is a token."""
 
     host: str
     port: int
     user: str = ""
     password: str | None = None
     secured: bool = False
-    """It makes a handshake, as the URL says."""
+    """Whether the URL asks for TLS."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -48,14 +48,14 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Remote(msgspec.Struct, kw_only=True, eq=False):
-    """A hub that an account is joined to. Times in seconds."""
+    """A hub to which an account is connected. Times in seconds."""
 
     addresses: list[Address]
     account: str
     credentials: str = ""
     nkey: str = ""
     hub: bool = False
-    """This side is the hub."""
+    """Whether this side acts as the hub, though it dials."""
     deny_imports: list[str] = []
     deny_exports: list[str] = []
     isolate: bool = False
@@ -65,81 +65,81 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     disabled: bool = False
     compression: str = compression.AUTO
     rtt_thresholds: list[int] = []
-    """Round trips by which the mode s2_auto goes, in ns."""
+    """Round trips in ns for the mode s2_auto."""
     first_info: float = 1.0
     dial_timeout: float = 1.0
     label: str = ""
-    """Of the configuration's remote."""
+    """A name for the hub's place in the configuration."""
     identity: tuple[object, ...] = ()
-    """What makes it another one in another configuration."""
+    """The settings that make it a different hub when they change."""
     tls: bool = False
-    """It makes a handshake, as the configuration says, or it has said."""
+    """Whether the link needs TLS, by the configuration or by the hub's INFO."""
     first: bool = False
-    """The handshake comes before its INFO."""
+    """Whether TLS begins before the hub's INFO."""
     found: list[Address] = []
-    """Other servers of its cluster, as the hub has told."""
+    """Addresses of other servers of the hub's cluster, as the hub announces them."""
     current: int = -1
-    """Which of all addresses was dialled last."""
+    """The index of the last dialled address, in `found` and `addresses` together."""
     attempts: int = 0
-    """In vain, since it was last there."""
+    """Failed attempts since the last connection."""
     was_there: bool = False
-    """A connection to it has stood."""
+    """Whether there has been a connection to the hub."""
     at: float | None = None
-    """When it is dialled next; None: it is not waited for."""
+    """When to dial next; None: not scheduled."""
     delay: float = 0.0
-    """How much later than usual, for what happened."""
+    """Extra delay of the next attempt, after certain errors."""
 
     def next_address(self) -> Address:
-        """Whom to dial: one after the other."""
+        """The address to dial next, in turns."""
         all_of_them = [*self.found, *self.addresses]
         self.current = (self.current + 1) % len(all_of_them)
         return all_of_them[self.current]
 
 
 class LeafSettings(msgspec.Struct, kw_only=True):
-    """What a server is to its leaf nodes and hubs."""
+    """This server as leaf nodes and hubs see it, and its settings for them."""
 
     server_id: str
     server_name: str
     version: str
     go: str = ""
     cluster: str = ""
-    """That it is in; "": none."""
+    """The server's cluster; "": none."""
     host: str
     port: int
     urls: list[str] = []
-    """Where leaf nodes reach it."""
+    """The URLs at which leaf nodes reach this server."""
     max_payload: int = 1 << 20
     headers: bool = True
     jetstream: bool = False
     domain: str = ""
     reports: Callable[[], Reports] = Reports
-    """What holds now."""
+    """Which failed attempts are logged, by the present options."""
     min_version: tuple[int, int, int] | None = None
     min_version_text: str = ""
     isolate: bool = False
     reconnect: float = 1.0
     api_level: int = 0
     system: str = ""
-    """The system account."""
+    """The name of the system account."""
     compression: str = compression.AUTO
     tls: bool = False
-    """Who connects to it makes a handshake."""
+    """Whether leaf nodes that connect to this server need TLS."""
     tls_verify: bool = False
-    """And shows a certificate."""
+    """Whether they need a certificate, too."""
     undenied: frozenset[str] = frozenset()
-    """Accounts whose JetStream is that of the domain without a name, as in old setups."""
+    """Accounts that use JetStream without a domain, as in old setups."""
 
 
 class Rules(msgspec.Struct, kw_only=True):
-    """What passes on a link: None where all does."""
+    """A leaf node's permissions; None: all is allowed."""
 
     publish: SubjectPermission | None = None
     subscribe: SubjectPermission | None = None
 
 
 class LeafTerms(msgspec.Struct, kw_only=True):
-    """What a link is opened with."""
+    """How to open a link."""
 
     account: str
     to_hub: bool
@@ -147,109 +147,108 @@ class LeafTerms(msgspec.Struct, kw_only=True):
     isolated: bool
     headers: bool
     sends: SubjectPermission | None
-    """Messages that go there."""
+    """Messages that may be sent to the other side."""
     tells: SubjectPermission | None
-    """Interest that is told there."""
+    """Interest that is announced to the other side."""
     accepts: SubjectPermission | None
-    """Messages that are taken from there."""
+    """Messages that are accepted from the other side."""
 
 
 class LeafTransport(Protocol):
-    """What the leaf nodes ask for."""
+    """What the leaf nodes need from their driver."""
 
     def dial(self, remote: Remote, address: Address) -> None:
-        """Begins a connection; `dialled` tells its number, or `unreachable` why there is none."""
+        """Begins to connect; `dialled` follows with the link's number, or `unreachable`."""
 
     def write(self, link: int, data: bytes) -> None:
-        """Sends."""
+        """Sends bytes on a link."""
 
     def resume(self, link: int) -> None:
-        """Has the link read on."""
+        """Lets the link read on."""
 
     def compress(self, link: int, mode: str, first: bytes) -> None:
-        """As `resume`, and all that follows is compressed, both ways; `first` is sent so."""
+        """As `resume`; from here on both directions are compressed, beginning with `first`."""
 
     def relevel(self, link: int, mode: str) -> None:
-        """What goes out is compressed so from now on."""
+        """Changes the mode in which the link sends."""
 
     def secure(self, link: int, remote: Remote) -> None:
-        """As `resume`, and a handshake is made with a hub: `secured` tells of it, or the link's
-        end."""
+        """As `resume`, and begins TLS with a hub; `secured` or `closed` follows."""
 
     def login(self, link: int, text: bytes, nonce: str) -> None:
-        """Decides who it is; `admitted` or the link's end tells."""
+        """Decides about a leaf node's login; `admitted` or `closed` follows."""
 
     def sign(self, remote: Remote, nonce: str) -> dict[str, str]:
-        """What CONNECT says of who this is; ValueError."""
+        """The keys of CONNECT that identify this server to a hub; ValueError."""
 
     def open_link(self, link: int, terms: LeafTerms) -> None:
-        """Interest and messages flow."""
+        """Opens the link for interest and messages."""
 
     def cut(self, link: int, reason: LeafReason, error: str = "") -> None:
-        """Cuts a link, with an -ERR before if there is a text."""
+        """Closes a link; sends `error` first as -ERR, if it is not empty."""
 
     def has_jetstream(self, account: str) -> bool:
-        """Whether the account has it."""
+        """Whether the account has JetStream."""
 
     def most_leafs(self, account: str) -> int:
-        """How many leaf nodes and hubs the account may have; -1: no limit."""
+        """The most leaf nodes and hubs of an account; -1: no limit."""
 
     def log(self, level: str, text: str, link: int = 0) -> None:
-        """A line of the log, of a link if one is given."""
+        """Logs a line; `link`: the link it is about, 0 for none."""
 
 
 class LeafLink(msgspec.Struct, kw_only=True, eq=False):
-    """One connection to a leaf node or a hub."""
+    """A connection to a leaf node or a hub."""
 
     number: int
     address: str
     remote: Remote | None = None
-    """Whom it dials; None: it was accepted."""
+    """The hub that this server dialled; None: the link was accepted."""
     nonce: str = ""
     connect: LeafConnect | None = None
     info: LeafInfo | None = None
     until: float | None = None
-    """When the other side must have said the next word."""
+    """The deadline for the other side's next line."""
     account: str = ""
-    """Here."""
+    """The account on this side."""
     remote_account: str = ""
-    """There."""
+    """The account on the other side."""
     open: bool = False
     isolated: bool = False
     spoke: bool = False
-    """The other side is the hub."""
+    """Whether the other side is the hub."""
     compression: str = ""
-    """The mode that was agreed on, once it was."""
+    """The negotiated mode; "" before the negotiation."""
     switching: bool = False
-    """Compression, or a handshake, begins behind the INFO that is looked at."""
+    """Whether compression or TLS begins right after the INFO that is being handled."""
     first_info: LeafInfo | None = None
-    """What a hub has said before the handshake."""
+    """The hub's INFO before TLS."""
     secured: bool = False
-    """The handshake with a hub is made."""
+    """Whether TLS with the hub is established."""
     rules: Rules = msgspec.field(default_factory=Rules)
 
     @property
     def name(self) -> str:
-        """Of the server at the other end."""
+        """The other server's name, "" while unknown."""
         if self.remote is not None:
             return "" if self.info is None else self.info.server_name or self.info.server_id
         return "" if self.connect is None else self.connect.name
 
     @property
     def cluster(self) -> str:
-        """That it is in."""
+        """The other server's cluster, "" for none."""
         said = self.info if self.remote is not None else self.connect
         return "" if said is None else said.cluster
 
     @property
     def domain(self) -> str:
-        """Of its JetStream."""
+        """The other server's JetStream domain, "" for none."""
         said = self.info if self.remote is not None else self.connect
         return "" if said is None else said.domain
 
 
 class LeafRefused(Exception):
-    """A link that may not be: the reason, and what the other side is told."""
+    """A link is refused; the reason, and the text for the other side."""
 
     def __init__(self, reason: LeafReason, error: str = "") -> None:
         super().__init__(error or reason.value)

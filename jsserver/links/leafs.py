@@ -1,7 +1,7 @@
-"""The leaf nodes and hubs of a server as a state machine: what it says, which it keeps, whom it
-dials.
+"""The leaf nodes and hubs of a server as a state machine: what to say, which links to keep, whom to
+dial.
 
-Nothing here knows sockets or clocks, as in mesh.py. The handshake is nats-server's (docs/links.md).
+No sockets or clocks, as in mesh.py. The handshake is nats-server's (docs/links.md).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ LOOP_DELAY = 30.0
 VIOLATION_DELAY = 30.0
 CLUSTER_DELAY = 30.0
 VERSION_DELAY = 5.0
-"""Seconds before another server is dialled again where it would not go better at once."""
+"""Extra seconds before dialling again after errors that an immediate attempt would repeat."""
 ANSWER_SECONDS = 2.0
-"""How long a hub's answer to CONNECT is waited for."""
+"""Seconds to wait for a hub's answer to CONNECT."""
 MIN_VERSION = "connection rejected since minimum version required is"
 TOO_MANY = "maximum account active connections exceeded"
 SAME_CLUSTER = "remote leafnode has same cluster name"
@@ -46,15 +46,15 @@ PUT_OFF = (
         "Leafnode connection dropped due to minimum version requirement",
     ),
 )
-"""What a hub says that refuses a leaf node, how long it is left alone, and what the log says."""
+"""Errors with which a hub refuses a leaf node, the extra delay, and the text for the log."""
 CLIENT_API = ["$JS.API.>", "$KV.>", "$OBJ.>"]
-"""What is not sent or told over leaf links, as JetStream of both sides would answer."""
+"""Subjects that do not cross leaf links, because JetStream on both sides would answer them."""
 SERVER_API = ["$JSC.>", "$NRG.>", *CLIENT_API]
-"""Likewise of the system account."""
+"""The same for the system account."""
 
 
 def merged(rules: SubjectPermission | None, deny: list[str]) -> SubjectPermission | None:
-    """The same with more that is denied."""
+    """The permissions with more subjects denied."""
     if not deny:
         return rules
     before = rules or SubjectPermission()
@@ -64,7 +64,7 @@ def merged(rules: SubjectPermission | None, deny: list[str]) -> SubjectPermissio
 
 
 class Leafs:
-    """The leaf nodes and hubs of one server."""
+    """The leaf nodes and hubs of a server."""
 
     def __init__(
         self,
@@ -87,17 +87,18 @@ class Leafs:
         if not remote.no_randomize:
             self._random.shuffle(remote.addresses)
 
-    # ---- what happens
+    # ---- events
 
     def start(self, now: float) -> None:
-        """Dials the hubs."""
+        """Dials the configured hubs."""
         for remote in self.remotes:
             if not remote.disabled:
                 remote.at = now
         self.tick(now)
 
     def tick(self, now: float) -> float | None:
-        """Dials remotes that are due, and cuts links that are silent: when to be called again."""
+        """Dials hubs that are due, and closes links that missed their deadline; when to call
+        again."""
         for remote in self.remotes:
             if remote.at is not None and remote.at <= now:
                 remote.at = None
@@ -114,9 +115,8 @@ class Leafs:
         return min((at for at in times if at is not None), default=None)
 
     def follow(self, remotes: list[Remote], mode: str, now: float) -> None:
-        """The configuration is another one: these are the hubs from now on, and this the mode of
-        compression of leaf nodes that come. Links to hubs that are none any more end, and those
-        that have to agree on another mode of compression come anew."""
+        """Takes a changed configuration: its hubs, and the compression mode for leaf nodes. Closes
+        links to hubs that are gone, and links that have to negotiate compression again."""
         wanted = {remote.identity: remote for remote in remotes}
         for remote in list(self.remotes):
             new = wanted.pop(remote.identity, None)
@@ -152,7 +152,7 @@ class Leafs:
                 self._transport.cut(link.number, LeafReason.CHANGED)
 
     def _recompress(self, remote: Remote | None, mode: str) -> None:
-        """Links to a hub, or (None) to leaf nodes, are to be compressed another way."""
+        """Changes the compression of links to a hub, or, with None, of links to leaf nodes."""
         for link in self.shown():
             if link.remote is not remote or link.compression == compression.NOT_SUPPORTED:
                 continue
@@ -163,9 +163,9 @@ class Leafs:
                 self._transport.relevel(link.number, mode)
 
     def dialled(self, number: int, remote: Remote, address: str) -> None:
-        """What was to be dialled is this link. `opened` or `closed` tells what becomes of it."""
+        """A dialled connection has become this link; `opened` or `closed` follows."""
         if remote.disabled or remote not in self.remotes:
-            self._transport.cut(number, LeafReason.CHANGED)  # the configuration was another one
+            self._transport.cut(number, LeafReason.CHANGED)  # removed while it was dialled
         self._links[number] = LeafLink(
             number=number,
             address=address,
@@ -175,7 +175,7 @@ class Leafs:
         )
 
     def unreachable(self, remote: Remote, where: str, why: str, now: float) -> None:
-        """It could not be dialled."""
+        """A hub could not be reached."""
         if remote.disabled or remote not in self.remotes:
             return
         remote.attempts += 1
@@ -187,7 +187,7 @@ class Leafs:
         self._again(remote, now)
 
     def opened(self, number: int, address: str, now: float) -> None:
-        """Bytes may flow on a link, which was dialled or accepted."""
+        """A dialled or accepted link is connected."""
         link = self._links.get(number)
         if link is None:
             link = self._links[number] = LeafLink(number=number, address=address)
@@ -203,7 +203,7 @@ class Leafs:
         self._transport.log("info", text, number)
 
     def connect(self, number: int, text: bytes, now: float) -> None:
-        """A CONNECT has come."""
+        """A CONNECT came in."""
         link = self._links[number]
         try:
             if link.remote is not None or link.connect is not None:
@@ -218,7 +218,7 @@ class Leafs:
             self._transport.login(number, text, link.nonce)
 
     def admitted(self, number: int, account: str, rules: Rules) -> None:
-        """It has proven who it is."""
+        """A leaf node's login was accepted."""
         link = self._links.get(number)
         if link is None or link.connect is None:
             return
@@ -232,7 +232,7 @@ class Leafs:
         self._transport.resume(number)
 
     def info(self, number: int, text: bytes, now: float) -> None:
-        """An INFO has come."""
+        """An INFO came in."""
         link, s = self._links[number], self.settings
         with self._hearing(link):
             said = read(text, LeafInfo)
@@ -245,7 +245,7 @@ class Leafs:
             self._discover(link, said)
 
     def secured(self, number: int, now: float) -> None:
-        """The handshake with a hub is made that its INFO has asked for."""
+        """TLS with a hub is established, as the hub's INFO demanded."""
         link = self._links[number]
         if link.remote is None or link.first_info is None:
             return
@@ -255,7 +255,8 @@ class Leafs:
 
     @contextmanager
     def _hearing(self, link: LeafLink) -> Iterator[None]:
-        """The link waits while its INFO is looked at; then it goes on, or is refused."""
+        """Frames the handling of an INFO: the link reads on afterwards, or is refused on an
+        error."""
         try:
             yield
         except ValueError as error:
@@ -268,7 +269,7 @@ class Leafs:
             link.switching = False
 
     def error(self, number: int, raw: bytes) -> None:
-        """The other side has said -ERR, and closes."""
+        """An -ERR came in; the other server closes the link."""
         link = self._links.get(number)
         text = raw.decode(errors="replace").strip()
         self._transport.log("error", f"Leafnode Error {text}", number)
@@ -285,48 +286,48 @@ class Leafs:
             self._transport.log("error", self._loop_text(link), number)
 
     def looped(self, number: int) -> None:
-        """Interest of this server has come back on a link."""
+        """This server's own interest has come back on a link: there is a loop."""
         link = self._links.get(number)
         if link is not None:
             self._later(link, LOOP_DELAY)
             self._refuse(link, LeafRefused(LeafReason.PROTOCOL, self._loop_text(link)))
 
     def violated(self, number: int) -> None:
-        """A leaf node has gone beyond what it may, and is cut."""
+        """The data plane closes a link whose other side violated its permissions."""
         link = self._links.get(number)
         if link is not None:
             self._later(link, VIOLATION_DELAY)
 
     def closed(self, number: int, now: float) -> None:
-        """A link is gone."""
+        """A link was closed."""
         link = self._links.pop(number, None)
         if link is not None and link.remote is not None:
             self._again(link.remote, now)
 
     def name_of(self, number: int) -> str:
-        """The name of the server behind a link; "": it is not known yet."""
+        """The name of a link's server; "": not known yet."""
         link = self._links.get(number)
         return "" if link is None else link.name
 
     def remote_of(self, number: int) -> Remote | None:
-        """Whom a link has dialled; None: it was accepted."""
+        """The hub that a link was dialled to; None: it was accepted."""
         link = self._links.get(number)
         return None if link is None else link.remote
 
     def shown(self) -> list[LeafLink]:
-        """The links that are open; in any thread."""
+        """The open links; in any thread."""
         return [link for link in list(self._links.values()) if link.open]
 
     def announce(self) -> None:
-        """Tells leaf nodes where else they may connect, as that has changed."""
+        """Announces to leaf nodes the changed URLs at which they may connect."""
         for link in self._links.values():
             if link.open and link.remote is None:
                 self._transport.write(link.number, info_line(self._info(link)))
 
-    # ---- what is said
+    # ---- lines to send
 
     def _info(self, link: LeafLink, *, answers: bool = False, said: str = "") -> LeafInfo:
-        """`answers` a CONNECT; `said`: the mode of compression that it names."""
+        """`answers`: it answers a CONNECT; `said`: the compression mode to announce."""
         s = self.settings
         info = LeafInfo(
             server_id=s.server_id,
@@ -384,7 +385,7 @@ class Leafs:
             setattr(connect, key, value)
         self._transport.write(link.number, connect_line(connect))
 
-    # ---- a leaf node comes
+    # ---- accepted links: leaf nodes
 
     def _check_connect(self, link: LeafLink, said: LeafConnect) -> None:
         s = self.settings
@@ -428,8 +429,7 @@ class Leafs:
         self._transport.open_link(link.number, terms)
 
     def _supersede(self, link: LeafLink) -> None:
-        """Of two connections of a server for the same accounts the older one is most likely
-        dead."""
+        """Closes an older link of the same server for the same accounts: it is most likely dead."""
         who = link.name, link.cluster, link.account, link.remote_account
         if not link.name or not link.remote_account:
             return
@@ -444,7 +444,7 @@ class Leafs:
                 return
 
     def _check_limit(self, link: LeafLink) -> None:
-        """A link is one too many for its account."""
+        """Refuses a link beyond the account's limit."""
         most = self._transport.most_leafs(link.account)
         if most < 0:
             return
@@ -452,7 +452,7 @@ class Leafs:
         if there >= most:
             raise LeafRefused(LeafReason.LIMIT, TOO_MANY)
 
-    # ---- a hub answers
+    # ---- dialled links: hubs
 
     def _first_info(self, link: LeafLink, remote: Remote, said: LeafInfo, now: float) -> None:
         if said.client_id == 0 or said.leafnode_urls is None:
@@ -477,7 +477,8 @@ class Leafs:
             self._answered(link, remote, said)
 
     def _compress(self, link: LeafLink, own: str, others: str) -> bool:
-        """Whether compression begins, behind which the hub says its INFO once more."""
+        """Begins compression, if it is negotiated; whether it was. The hub then repeats its
+        INFO."""
         try:
             if not compression.begins(link, own, others):
                 return False
@@ -517,7 +518,7 @@ class Leafs:
         self._transport.open_link(link.number, terms)
 
     def _discover(self, link: LeafLink, said: LeafInfo) -> None:
-        """Other servers of the hub's cluster are as good as those that are named."""
+        """Takes the other servers of the hub's cluster as further addresses."""
         remote = link.remote
         if remote is None or remote.ignore_discovered or not said.leafnode_urls:
             return
@@ -534,8 +535,8 @@ class Leafs:
         remote.found = found
 
     def _denied(self, link: LeafLink) -> tuple[list[str], list[str]]:
-        """JetStream of both sides is told apart by domains: what passes in no direction for that,
-        and what does not go there."""
+        """Subjects that keep the JetStream domains of both sides apart: those denied in both
+        directions, and those not sent to the other side."""
         s = self.settings
         log = self._transport.log
         if link.account in s.undenied and link.account != s.system:
@@ -552,7 +553,7 @@ class Leafs:
         log("info", f"JetStream using domains: {domains}", link.number)
         return CLIENT_API, [f"$JS.{s.domain}.API.>"] if s.jetstream and s.domain else []
 
-    # ---- the end
+    # ---- dialling and closing
 
     def _later(self, link: LeafLink, delay: float) -> None:
         if link.remote is not None:
@@ -573,7 +574,7 @@ class Leafs:
         self._transport.cut(link.number, refused.reason, refused.error)
 
     def _again(self, remote: Remote, now: float) -> None:
-        """When a hub is dialled again."""
+        """Schedules the next attempt to dial a hub."""
         if remote.disabled or remote not in self.remotes:
             return
         wait = self.settings.reconnect
@@ -582,7 +583,7 @@ class Leafs:
 
 
 def version(text: str) -> tuple[int, int, int]:
-    """A version's three numbers; what is none is older than all."""
+    """A version's three numbers; (0, 0, 0) where the text is no version."""
     parts = text.lstrip("v").partition("-")[0].split(".")
     if len(parts) != 3 or not all(part.isdecimal() for part in parts):
         return (0, 0, 0)

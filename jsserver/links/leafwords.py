@@ -1,4 +1,4 @@
-"""INFO and CONNECT of leaf nodes, as on nats-server's wire."""
+"""INFO and CONNECT of leaf nodes in nats-server's form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .words import Introduction, SubjectPermission
 
 
 class LeafInfo(Introduction, omit_defaults=True, kw_only=True):
-    """What a hub says of itself, before and after a leaf node's CONNECT."""
+    """A hub's INFO, before and after a leaf node's CONNECT."""
 
     client_id: int = 0
     nonce: str = ""
@@ -20,22 +20,22 @@ class LeafInfo(Introduction, omit_defaults=True, kw_only=True):
     ldm: bool = False
     compression: str = ""
     connect_info: bool = False
-    """It answers a CONNECT."""
+    """Whether this INFO answers a CONNECT."""
     remote_account: str = ""
-    """The account, there, that the leaf node is let into."""
+    """The account at the hub that the leaf node is admitted to."""
     acc_is_sys: bool = False
     api_lvl: int = 0
     import_: SubjectPermission | None = msgspec.field(default=None, name="import")
-    """Of what the leaf node may listen to."""
+    """Subjects that the leaf node may receive."""
     export: SubjectPermission | None = None
-    """And of what it may send."""
+    """Subjects that the leaf node may send."""
     info_on_connect: bool = False
-    """It will answer a CONNECT with INFO."""
+    """Whether the hub will answer CONNECT with another INFO."""
     leafnode_urls: list[str] | None = None
 
 
 class LeafConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What a leaf node says first."""
+    """A leaf node's CONNECT."""
 
     version: str = ""
     nkey: str = ""
@@ -47,20 +47,20 @@ class LeafConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
     server_id: str = ""
     domain: str = ""
     name: str = ""
-    """Of the server."""
+    """The server's name."""
     is_hub: bool = False
-    """The side that dials is the hub."""
+    """Whether the dialling side acts as the hub."""
     cluster: str = ""
     headers: bool = False
     jetstream: bool = False
     deny_pub: list[str] = []
-    """What is not to be sent there."""
+    """Subjects that the receiver must not send to."""
     isolate: bool = False
-    """It wants to hear nothing of other leaf nodes."""
+    """Whether the leaf node wants no interest of other leaf nodes."""
     compress_mode: str = ""
     gateway: str = ""
     remote_account: str = ""
-    """The account, there, that is joined."""
+    """The account at the dialling side."""
     protocol: int = 0
     lang: str = ""
-    """Of clients alone, which have taken the wrong port."""
+    """Only clients send it: they have connected to the wrong port."""

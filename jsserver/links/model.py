@@ -1,4 +1,4 @@
-"""What a mesh consists of: servers that are dialled, links, and the servers behind them."""
+"""The data of a mesh: servers to dial, links, and the servers behind them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .words import Info, RouteConnect, SubjectPermission
 
 
 class Gossip(Enum):
-    """`gossip_mode` of an INFO: whether the receiver tells others of the newcomer."""
+    """`gossip_mode` in an INFO: whether the receiver tells others about the newcomer."""
 
     DEFAULT = 0
     DISABLED = 1
@@ -22,7 +22,7 @@ class Gossip(Enum):
 
 
 class Reason(Enum):
-    """Why a link is cut, in the data plane's words."""
+    """Why a link is closed, in the data plane's words."""
 
     PROTOCOL = "Protocol Violation"
     LOGIN = "Authentication Failure"
@@ -35,25 +35,25 @@ class Reason(Enum):
 
 
 class Target(msgspec.Struct, kw_only=True, eq=False):
-    """A server that is dialled."""
+    """A server to dial."""
 
     host: str
     port: int
     user: str = ""
     password: str = ""
     explicit: bool = True
-    """Named in the configuration: it is dialled for ever."""
+    """Whether the configuration names the server: it is then dialled without end."""
     gossip: int = 0
-    """What may be told of it once it is there, by the server that told of it: a `Gossip`."""
+    """The `Gossip` of the INFO that announced the server."""
     attempts: int = 0
     was_there: bool = False
-    """A connection to it has stood."""
+    """Whether there has been a connection to the server."""
     peer: str = ""
-    """Its id, once it is known."""
+    """The server's id, "" while unknown."""
     dialling: set[str] = msgspec.field(default_factory=set)
-    """What connections to it are under way: accounts, "" for the pool."""
+    """Connections to the server that are being made: by account, "" for the pool."""
     at: float | None = None
-    """When it is dialled next; None: it is not waited for."""
+    """When to dial next; None: not scheduled."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -61,12 +61,12 @@ class Target(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def named(self) -> tuple[str, int, str, str]:
-        """What the configuration says of it."""
+        """The server as the configuration has it: host, port, user, password."""
         return self.host, self.port, self.user, self.password
 
 
 class Settings(msgspec.Struct, kw_only=True):
-    """What a server is among others."""
+    """This server as the others see it, and its settings for routes."""
 
     server_id: str
     server_name: str
@@ -81,94 +81,94 @@ class Settings(msgspec.Struct, kw_only=True):
     password: str = ""
     pool_size: int = 3
     accounts: list[str] = []
-    """With connections of their own, the system account's among them."""
+    """Accounts with connections of their own, the system account among them."""
     jetstream: bool = False
     max_payload: int = 1 << 20
     headers: bool = True
     connect_retries: int = 0
     connect_backoff: bool = False
     reports: Callable[[], Reports] = Reports
-    """What holds now."""
+    """Which failed attempts are logged, by the present options."""
     connect_urls: list[str] = []
-    """Where clients reach it."""
+    """The URLs at which clients reach this server."""
     ws_connect_urls: list[str] = []
     tls: bool = False
-    """Its connections to others are secured."""
+    """Whether routes use TLS."""
     imports: SubjectPermission | None = None
-    """What interest of its own others are told of; None: all."""
+    """The own interest that is announced to others; None: all."""
     exports: SubjectPermission | None = None
-    """What interest of others counts."""
+    """The others' interest that is accepted; None: all."""
     leafnode_urls: list[str] = []
-    """Where leaf nodes reach it."""
+    """The URLs at which leaf nodes reach this server."""
     gateway_url: str = ""
-    """Where servers of other clusters do."""
+    """The URL at which gateways reach this server."""
     compression: str = compression.ACCEPT
 
 
 class Transport(Protocol):
-    """What the mesh asks for."""
+    """What the mesh needs from its driver."""
 
     def dial(self, target: Target, account: str) -> None:
-        """Begins a connection; `dialled` tells its number, or `unreachable` why there is none."""
+        """Begins to connect; `dialled` follows with the link's number, or `unreachable`."""
 
     def write(self, link: int, data: bytes) -> None:
-        """Sends."""
+        """Sends bytes on a link."""
 
     def resume(self, link: int) -> None:
-        """Has the link read on."""
+        """Lets the link read on."""
 
     def compress(self, link: int, mode: str, first: bytes) -> None:
-        """As `resume`, and all that follows is compressed, both ways; `first` is sent so."""
+        """As `resume`; from here on both directions are compressed, beginning with `first`."""
 
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
-        """Interest and messages flow."""
+        """Opens the link for interest and messages."""
 
     def tell_again(self, link: int) -> None:
-        """The other server is told of all interest once more."""
+        """Announces all interest to the other server again."""
 
     def cut(self, link: int, reason: Reason, error: str = "") -> None:
-        """Cuts a link, with an -ERR before if there is a text."""
+        """Closes a link; sends `error` first as -ERR, if it is not empty."""
 
     def has_account(self, name: str) -> bool:
-        """Whether there is such an account."""
+        """Whether there is an account of this name."""
 
     def renamed(self, cluster: str) -> None:
-        """The cluster is called so from now on."""
+        """The cluster's name has changed."""
 
     def clients_change(self) -> None:
-        """Clients and leaf nodes may connect to other servers than before: `Mesh.elsewhere`, and
-        `Mesh.leaf_urls`, and servers of other clusters: `Mesh.gateway_urls`."""
+        """The other servers' URLs have changed, for clients, leaf nodes or gateways:
+        `Mesh.elsewhere`, `Mesh.leaf_urls`, `Mesh.gateway_urls`."""
 
     def gateway(self, said: Info, peer: str) -> None:
-        """A server, by its id, tells of another cluster."""
+        """A server tells about a remote cluster; `peer`: that server's id."""
 
     def joined(self, link: int) -> None:
-        """A server is new here: its first link."""
+        """The first link of a new server is open."""
 
     def log(self, level: str, text: str) -> None:
-        """A line of the log."""
+        """Logs a line."""
 
 
 class Link(msgspec.Struct, kw_only=True, eq=False):
-    """One connection to another server."""
+    """A connection to another server."""
 
     number: int
     address: str
     target: Target | None = None
-    """Whom it dials; None: it was accepted."""
+    """The server that was dialled; None: the link was accepted."""
     account: str = ""
     connect: RouteConnect | None = None
     info: Info | None = None
     peer: Peer | None = None
     place: int = 0
     compression: str = ""
-    """The mode that was agreed on, once it was."""
+    """The negotiated mode; "" before the negotiation."""
     switching: bool = False
-    """Compression begins behind the INFO that is looked at."""
+    """Whether compression begins right after the INFO that is being handled."""
     named: Target | None = None
-    """The target that its server is, where this one dialled it too."""
+    """The target whose server this accepted link is from, if this server dialled it too."""
     greeting: Info | None = None
-    """What it was told first, where it was accepted."""
+    """The first INFO sent on an accepted link."""
 
     @property
     def dialled(self) -> bool:
@@ -180,18 +180,18 @@ class Peer(msgspec.Struct, kw_only=True, eq=False):
 
     info: Info
     pool: list[Link | None]
-    """By their places; one alone, where either side has no pool."""
+    """Links by their place in the pool; a single link where one side has no pool."""
     pooled: bool
     accounts: dict[str, Link] = {}
     leaves: bool = False
-    """It has said that its clients had better connect elsewhere."""
+    """Whether the server has asked to send clients elsewhere."""
 
     def links(self) -> list[Link]:
         return [link for link in self.pool if link is not None] + list(self.accounts.values())
 
 
 class Refused(Exception):
-    """A link that may not be: the reason, and what the other side is told."""
+    """A link is refused; the reason, and the text for the other side."""
 
     def __init__(self, reason: Reason, error: str = "") -> None:
         super().__init__(error or reason.value)

@@ -1,6 +1,7 @@
-"""INFO and CONNECT between servers, as on nats-server's wire: keys, order, and what is left out.
+"""INFO and CONNECT between servers in nats-server's form: keys, their order, and which are left
+out.
 
-Keys that a line has and these types lack are ignored; numbers beyond their type are an error.
+Unknown keys are ignored. Numbers out of range are an error.
 """
 
 from typing import Annotated, TypeVar
@@ -15,20 +16,20 @@ Plain = TypeVar("Plain", str, int, bool)
 
 
 def always(value: Plain) -> Plain:
-    """A default that is written out too."""
+    """A default value that is written all the same."""
     field: Plain = msgspec.field(default_factory=lambda: value)
     return field
 
 
 class SubjectPermission(msgspec.Struct, omit_defaults=True):
-    """Which subjects may pass."""
+    """Subjects that may pass, and subjects that may not."""
 
     allow: list[str] = []
     deny: list[str] = []
 
 
 class Introduction(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What every INFO between servers begins with."""
+    """The keys that every INFO between servers begins with."""
 
     server_id: str = always("")
     server_name: str = always("")
@@ -49,7 +50,7 @@ class Introduction(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class Info(Introduction, omit_defaults=True, kw_only=True):
-    """What a server says of itself, or of another one (`ip` is then where that one is dialled)."""
+    """An INFO about the sender, or about a third server, whose address is `ip`."""
 
     nonce: str = ""
     cluster: str = ""
@@ -62,27 +63,27 @@ class Info(Introduction, omit_defaults=True, kw_only=True):
     import_: SubjectPermission | None = msgspec.field(default=None, name="import")
     export: SubjectPermission | None = None
     lnoc: bool = False
-    """It takes `LS+` with an origin."""
+    """Whether the server understands `LS+` with an origin."""
     lnocu: bool = False
-    """And `LS-` with one."""
+    """Whether it understands `LS-` with an origin."""
     ln: bool = False
-    """Of 2.15: both, and `_` stands for no origin."""
+    """Since 2.15: both of these, and `_` stands for no origin."""
     route_pool_size: int = 0
     route_pool_idx: int = 0
     route_account: str = ""
     route_acc_add_reqid: str = ""
     gossip_mode: Byte = 0
     gateway: str = ""
-    """Another cluster, which the sender is joined to."""
+    """A remote cluster that the sender knows."""
     gateway_urls: list[str] = msgspec.field(default_factory=list)
     gateway_url: str = ""
-    """Where servers of other clusters reach this one."""
+    """The sender's URL for gateways."""
     gateway_cmd: Byte = 0
     leafnode_urls: list[str] = msgspec.field(default_factory=list)
 
 
 class RouteConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """What the dialling side of a route or gateway says first."""
+    """The CONNECT of a dialled route or gateway."""
 
     echo: bool = always(True)
     verbose: bool = always(False)
@@ -100,27 +101,27 @@ class RouteConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
     ln: bool = False
     gateway: str = ""
     lang: str = ""
-    """Of clients alone, which have taken the wrong port."""
+    """Only clients send it: they have connected to the wrong port."""
 
 
 def info_line(info: Introduction) -> bytes:
-    """A server's own INFO."""
+    """A server's INFO about itself."""
     return b"INFO " + msgspec.json.encode(info) + b" \r\n"
 
 
 def gossip_line(info: Introduction) -> bytes:
-    """An INFO about another server or cluster: no blank at its end, as nats-server has it."""
+    """An INFO about another server or cluster; like nats-server's, it does not end in a blank."""
     return b"INFO " + msgspec.json.encode(info) + b"\r\n"
 
 
 def connect_line(connect: msgspec.Struct) -> bytes:
-    """A RouteConnect, or a leaf node's."""
+    """The CONNECT of a route, a gateway or a leaf node."""
     return b"CONNECT " + msgspec.json.encode(connect) + b"\r\n"
 
 
 def read(args: bytes, kind: type[T]) -> T:
-    """What stands behind the verb; ValueError says what is wrong with it. `null` leaves a field at
-    its default, as Go reads it."""
+    """Reads the JSON object behind a verb; ValueError says what is wrong. A `null` leaves the
+    field's default, as in Go."""
     try:
         found = msgspec.json.decode(args)
         if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""`/healthz`: whether the server, or one account, stream or consumer of it, does its work."""
+"""`/healthz`: whether the server, or one of its accounts, streams or consumers, is healthy."""
 
 import contextlib
 import logging
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class HealthError(Wire):
-    """Something that is not as it should be."""
+    """One reason why the server is not healthy."""
 
     type: str
     account: str = ""
@@ -37,17 +37,17 @@ class Healthz(Wire):
 
 
 class Verdict(msgspec.Struct):
-    """An HTTP status and what is wrong; nothing if it is 200."""
+    """The HTTP status, and the errors, which are empty for 200."""
 
     code: int
     errors: list[HealthError]
 
 
 class Wanted(msgspec.Struct, kw_only=True):
-    """What a request asks for."""
+    """The parameters of a request."""
 
     enabled: bool = False
-    """The former name of `enabled_only`."""
+    """The old name of `enabled_only`."""
     enabled_only: bool = False
     server_only: bool = False
     meta_only: bool = False
@@ -58,7 +58,7 @@ class Wanted(msgspec.Struct, kw_only=True):
 
     @classmethod
     def read(cls, query: Query) -> "Wanted":
-        """As a query string has it; BadParameter."""
+        """From a query string; BadParameter."""
         enabled, enabled_only = query.flag("js-enabled"), query.flag("js-enabled-only")
         server_only = query.flag("js-server-only")
         meta_only = query.flag("js-meta-only")
@@ -80,7 +80,7 @@ class Wanted(msgspec.Struct, kw_only=True):
 
 
 def healthz(server: Server, wanted: Wanted) -> tuple[int, Healthz]:
-    """HTTP status and page of one request."""
+    """HTTP status and page for a request."""
     verdict = _judge(server, wanted)
     if verdict.code == 200:
         return 200, Healthz(status="ok", errors=_damaged(server, wanted))
@@ -177,8 +177,8 @@ def _failing(account: str, stream: Stream) -> HealthError:
 def _not_current(
     account: Account, assigned: Mapping[str, frozenset[str]]
 ) -> list[HealthError]:
-    """What a cluster has assigned to this server that does not do its work here. Of a stream that
-    does not, its consumers are not named."""
+    """Errors of assigned assets that are not healthy here. Where a stream is not, its consumers are
+    not listed."""
     errors = []
     for name, consumers in assigned.items():
         stream = account.streams.get(name)
@@ -196,7 +196,7 @@ def _not_current(
 
 
 def _why(offline: str | None, running: Stream | Consumer | None, missing: str) -> str:
-    """Why an asset does not do its work, "" where it does; what is offline is told by itself."""
+    """Why an asset is not healthy, "" where it is; offline assets are reported elsewhere."""
     if running is None:
         return "" if offline is not None else missing
     return "" if running.member is None else running.member.trouble()
@@ -212,7 +212,7 @@ def _lags(account: str, stream: str, consumer: str, why: str) -> HealthError:
 
 
 def _unwell(server: Server, account: Account) -> list[HealthError]:
-    """What was on disk and cannot be served, what cannot be written, and what is not current."""
+    """Errors of an account: assets that could not be loaded or written, or are not current."""
     offline = list(account.offline.items())
     errors = [_stream_error(account.name, name, reason) for name, reason in offline]
     for stream in list(account.streams.values()):
@@ -225,7 +225,7 @@ def _unwell(server: Server, account: Account) -> list[HealthError]:
 
 
 def _damaged(server: Server, wanted: Wanted) -> list[HealthError]:
-    """Streams and consumers whose files are damaged: named, though the server does its work."""
+    """Warnings about damaged files, although the server is healthy."""
     if wanted.server_only or wanted.enabled_only or server.jetstream is None:
         return []
     errors = []

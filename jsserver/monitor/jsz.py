@@ -1,4 +1,4 @@
-"""`/jsz`: JetStream's use, streams and consumers; and what `/varz` shows of it."""
+"""`/jsz`: JetStream's usage, streams and consumers; and the part of `/varz` about JetStream."""
 
 import msgspec
 
@@ -23,11 +23,11 @@ from jsserver.wire.types import ClusterInfo, SourceInfo, StreamConfig, StreamSta
 
 UNSIGNED = (1 << 64) - 1
 NEVER = "0001-01-01T00:00:00Z"
-"""The time of what has not been yet."""
+"""The time of an event that has not happened."""
 
 
 class JetStreamConfig(Wire):
-    """What JetStream was configured to; sizes in bytes, durations in ns."""
+    """JetStream's configuration; sizes in bytes, durations in ns."""
 
     max_memory: int = always(0)
     max_storage: int = always(0)
@@ -53,7 +53,7 @@ class JetStreamLimits(Wire):
 
 
 class JetStreamStats(Wire):
-    """What is in use, in bytes and requests."""
+    """JetStream's usage: bytes, assets and requests."""
 
     memory: int = always(0)
     storage: int = always(0)
@@ -65,7 +65,7 @@ class JetStreamStats(Wire):
 
 
 class MetaSnapshotStats(Wire):
-    """What of the meta group's log no snapshot stands for, and when the last one was made."""
+    """The meta group's entries behind the last snapshot, and when that was made."""
 
     pending_entries: int = always(0)
     pending_size: int = always(0)
@@ -73,7 +73,7 @@ class MetaSnapshotStats(Wire):
 
 
 class MetaClusterInfo(Wire):
-    """The meta group as a member of it sees it; others are known to its leader."""
+    """The meta group as its member here sees it; only the leader knows the other members."""
 
     name: str = ""
     leader: str = ""
@@ -96,15 +96,14 @@ class JetStreamVarz(Wire):
 
 
 class ConsumerGroup(Wire):
-    """The Raft group of a consumer."""
+    """A consumer's Raft group."""
 
     name: str
     raft_group: str = ""
 
 
 class StreamDetail(Wire):
-    """A stream. The names of its Raft group and of those of its consumers are there where they are
-    asked for."""
+    """A stream. The names of its Raft group and its consumers' groups appear only on request."""
 
     name: str
     created: str
@@ -120,8 +119,7 @@ class StreamDetail(Wire):
 
 
 class AccountDetail(Wire):
-    """An account, of a cluster's with what it uses on all members; what it may take at most shows
-    as reserved."""
+    """An account; in a cluster, with its usage on all members. Its limits are shown as reserved."""
 
     name: str
     id: str
@@ -136,7 +134,7 @@ class AccountDetail(Wire):
 
 
 class Jsz(JetStreamStats, kw_only=True):
-    """The page."""
+    """The whole page."""
 
     server_id: str
     now: str
@@ -155,7 +153,7 @@ class Jsz(JetStreamStats, kw_only=True):
 
 
 class Wanted(msgspec.Struct, kw_only=True):
-    """What a request asks for."""
+    """The parameters of a request."""
 
     accounts: bool = False
     streams: bool = False
@@ -167,13 +165,13 @@ class Wanted(msgspec.Struct, kw_only=True):
     raft: bool = False
     account: str = ""
     leader_only: bool = False
-    """Only of the server that leads the meta group."""
+    """Answer only as the meta leader."""
     led_only: bool = False
-    """Only streams that the server leads."""
+    """Show only streams that this server leads."""
 
     @classmethod
     def read(cls, query: Query) -> "Wanted":
-        """As a query string has it; BadParameter."""
+        """From a query string; BadParameter."""
         accounts, streams = query.flag("accounts"), query.flag("streams")
         consumers = query.flag("consumers")
         direct = query.flag("direct-consumers")
@@ -202,7 +200,7 @@ class Wanted(msgspec.Struct, kw_only=True):
 
 
 def config_of(jetstream: JetStream, options: Options) -> JetStreamConfig:
-    """What JetStream was configured to."""
+    """JetStream's configuration."""
     js = options.jetstream
     return JetStreamConfig(
         max_memory=jetstream.max_memory,
@@ -232,11 +230,11 @@ def limits_of(options: Options) -> JetStreamLimits:
 
 
 class NotLeader(Exception):
-    """Only the leader of the meta group was asked."""
+    """Only the meta leader is to answer, and this server is not."""
 
 
 def add_stats(into: JetStreamStats, server: Server, dispatcher: Dispatcher) -> None:
-    """Sums up all accounts."""
+    """Adds up all accounts."""
     shared = dispatcher.shared
     into.ha_assets = 0 if server.meta is None else server.meta.holdings.count()
     api = ApiStats(level=API_LEVEL)
@@ -255,7 +253,7 @@ def add_stats(into: JetStreamStats, server: Server, dispatcher: Dispatcher) -> N
 
 
 def meta_of(server: Server, name: str) -> MetaClusterInfo | None:
-    """The meta group, which is called so; None where the server is in none."""
+    """The meta group under this name; None: the server is in none."""
     meta = server.meta
     if meta is None:
         return None
@@ -276,7 +274,7 @@ def meta_of(server: Server, name: str) -> MetaClusterInfo | None:
 
 
 def jetstream_varz(server: Server) -> JetStreamVarz:
-    """The part of `/varz`."""
+    """The part of `/varz` about JetStream."""
     if server.jetstream is None:
         return JetStreamVarz()
     stats = JetStreamStats()
@@ -290,7 +288,7 @@ def jetstream_varz(server: Server) -> JetStreamVarz:
 
 
 def jsz(server: Server, wanted: Wanted, now: int) -> Jsz:
-    """The page of one request; `now` in ns since the epoch. NotLeader."""
+    """The page for a request; `now` in ns since the epoch. NotLeader."""
     page = Jsz(server_id=server.id, now=rfc3339_nano(now))
     jetstream = server.jetstream
     if jetstream is None:
@@ -319,18 +317,18 @@ def jsz(server: Server, wanted: Wanted, now: int) -> Jsz:
 
 
 def _leads(asset: Stream | Consumer) -> bool:
-    """Whether this server does; one replica always does."""
+    """Whether this server leads the asset; an asset with one replica is always led."""
     return asset.member is None or asset.member.leads()
 
 
 def _count(page: Jsz, stream: Stream, led: bool) -> None:
-    """`led`: whether those that this server leads are counted too."""
+    """`led`: whether to count the assets that this server leads."""
     try:
         state = stream.handle.state()
     except StoreError:
         return  # deleted just now
     page.streams += 1
-    page.consumers += len(stream.listed)  # those of mirrors and sources are theirs
+    page.consumers += len(stream.listed)  # without those of mirrors and sources
     if led:
         page.streams_leader += _leads(stream)
         for consumer in list(stream.consumers.values()):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jsserver.cluster.groups import RaftMember
 
 NEVER = "0001-01-01T00:00:00Z"
-"""The time of what has not been yet, or is not kept."""
+"""The time of an event that has not happened, or whose time is not kept."""
 STATES = {
     "follower": "FOLLOWER",
     "candidate": "CANDIDATE",
@@ -21,7 +21,7 @@ STATES = {
     "leader": "LEADER",
     "stopped": "CLOSED",
 }
-"""What nats-server calls the roles of a member."""
+"""nats-server's names for the roles of a member."""
 
 
 class Peer(Wire):
@@ -31,11 +31,11 @@ class Peer(Wire):
     known: bool
     last_replicated_index: int = 0
     last_seen: str = ""
-    """How long ago, as a duration."""
+    """The time since, as a duration."""
 
 
 class Group(Wire, kw_only=True):
-    """A group, as its member here sees it; sizes in bytes."""
+    """A group as this server's member sees it; sizes in bytes."""
 
     id: str
     state: str
@@ -62,25 +62,25 @@ class Group(Wire, kw_only=True):
 
 
 Raftz = dict[str, dict[str, Group]]
-"""The page: groups by their accounts and names."""
+"""The page: groups by account and name."""
 
 
 class Wanted(msgspec.Struct):
-    """What a request asks for."""
+    """The parameters of a request."""
 
     account: str = ""
-    """Whose groups; "": those of the system account."""
+    """The account of the groups; "": the system account."""
     group: str = ""
-    """The name of the only one; "": all."""
+    """The name of a single group; "": all groups."""
 
     @classmethod
     def read(cls, query: Query) -> "Wanted":
-        """As a query string has it."""
+        """From a query string."""
         return cls(account=query.text("acc"), group=query.text("group"))
 
 
 def raftz(server: Server, wanted: Wanted) -> Raftz | None:
-    """The page of one request; None where the server is in no group."""
+    """The page for a request; None: the server is in no group."""
     found = [] if server.meta is None else server.meta.holdings.groups()
     if not found:
         return None
