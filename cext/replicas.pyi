@@ -1,4 +1,4 @@
-"""Streams and consumers of a server whose Raft groups drive them."""
+"""Streams and consumers of Raft groups."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Streams and consumers of a server whose Raft groups drive them."""
+"""Streams and consumers of Raft groups."""
 
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf

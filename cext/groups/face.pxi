@@ -1,4 +1,4 @@
-# What the control plane asks of a group, whoever owns it: short calls under the lock, without the GIL.
+# Requests of the control plane to any group: short calls under the lock, without the GIL.
 
 cdef dict ROLES = {
     RAFT_FOLLOWER: "follower", RAFT_CANDIDATE: "candidate", RAFT_ELECTED: "elected", RAFT_LEADER: "leader",
@@ -40,12 +40,12 @@ cdef object found_of(RaftFound* found):
 
 
 class GroupError(OSError):
-    """A group's disk, or what is on it, stands in the way; the text says what."""
+    """A group's disk or log is unusable; the text says why."""
 
 
 cdef class GroupFace:
-    """What is asked of a group, whoever owns it. After close() its methods raise ValueError. Peers are the eight characters of
-    their ids. What a group that does not lead cannot do is False."""
+    """A group, whoever owns it. After close() all methods raise ValueError. Peers are ids of eight characters. False: the group
+    does not lead, or cannot do it now."""
 
     cdef int check(self, bint open) except -1:
         if not open:
@@ -65,7 +65,8 @@ cdef class GroupFace:
         return rc
 
     def observe(self, bint observer):
-        """An observer asks for no votes; one that leads hands over to the member that has most of its log."""
+        """Sets whether this member is an observer: it asks for no votes. One that leads hands over to the member with the longest
+        log."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -76,7 +77,7 @@ cdef class GroupFace:
         self.check(open)
 
     def state(self):
-        """A GroupState as of now."""
+        """The present GroupState."""
         cdef RaftState s
         cdef bint open, diverged = False
         cdef int error = 0
@@ -97,8 +98,8 @@ cdef class GroupFace:
         )
 
     def peers(self):
-        """Members that are known, this one too, as Peers: id, what of the log a member confirmed to this leader, ns since it
-        was heard (-1: it was not), whether it leads."""
+        """All known members as Peers, this one included: id, last index of the log that it has confirmed to this leader, ns since
+        it was last heard (-1: never), whether it leads."""
         cdef Bytes found
         cdef RaftPeerState p
         cdef uint32_t n = 0
@@ -124,7 +125,7 @@ cdef class GroupFace:
             bytes_free(&found)
 
     def hand_over(self, bytes to not None=b""):
-        """Another member leads: this one, or any that has most of the log. False: this member does not lead."""
+        """Hands the lead to a member, or to any member with nearly the whole log. False: this member does not lead."""
         cdef uint64_t peer = peer_number(to) if to else 0
         cdef bint open
         cdef int rc = 0
@@ -137,8 +138,8 @@ cdef class GroupFace:
         return rc == RAFT_OK
 
     def choose(self, bint alone=True):
-        """This member is to lead a new group first: it asks for votes as soon as it sees enough others. `alone`: the others
-        leave it to this one; else any of them may."""
+        """Has this member of a new group ask for votes as soon as it sees enough other members. `alone`: the others leave the
+        first lead to this member; otherwise any member may ask."""
         cdef FirstLeader first = FIRST_OWN if alone else FIRST_ANY
         cdef bint open
         with nogil:
@@ -152,7 +153,7 @@ cdef class GroupFace:
         self.check(open)
 
     def gone(self, bytes peer not None):
-        """The way to this member broke, or it says that it stops: where it led, another one is looked for at once."""
+        """A member is unreachable, or says that it stops. If it led, this member looks for another leader at once."""
         cdef uint64_t id = peer_number(peer)
         cdef bint open
         with nogil:
@@ -163,7 +164,7 @@ cdef class GroupFace:
         self.check(open)
 
     def add_peer(self, bytes peer not None):
-        """False: this member does not lead, or another change of the members is not committed yet."""
+        """Adds a member. False: this member does not lead, or an earlier change of members is not committed yet."""
         cdef uint64_t id = peer_number(peer)
         cdef bint open
         cdef int rc = 0
@@ -176,7 +177,7 @@ cdef class GroupFace:
         return rc == RAFT_OK
 
     def remove_peer(self, bytes peer not None):
-        """As add_peer; the last one stays, too."""
+        """Removes a member; as add_peer, and also False for the last one."""
         cdef uint64_t id = peer_number(peer)
         cdef bint open
         cdef int rc = 0
@@ -189,7 +190,7 @@ cdef class GroupFace:
         return rc == RAFT_OK
 
     def assign(self, list peers not None):
-        """The members that the group is to have from now on: its leader sees to it. No peers: nobody says."""
+        """Sets the members that the group is to have: its leader adds and removes them one by one. []: no wish."""
         cdef uint64_t ids[RAFT_PEERS_MAX]
         cdef uint32_t n = 0
         cdef bint open
@@ -206,7 +207,7 @@ cdef class GroupFace:
         self.check(open)
 
     def set_peers(self, list peers not None):
-        """The members are these, as of now, one after another where they are not yet. False: they cannot be."""
+        """Changes the members to these, one after another. False: not possible now."""
         cdef uint64_t ids[RAFT_PEERS_MAX]
         cdef uint32_t n = 0
         cdef bint open

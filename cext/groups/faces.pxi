@@ -1,14 +1,14 @@
-# The groups that the control plane owns.
+# Groups that the control plane owns.
 
 cdef enum:
-    TAKEN_BYTES = 1 << 20       # of records, that take() gives at a time
+    TAKEN_BYTES = 1 << 20       # bytes of records that take() returns at most
 
 EntryTaken = namedtuple("EntryTaken", "index term type data")
 Taken = namedtuple("Taken", "state entries")
 
 
 cdef list entries_of(const uint8_t* p, size_t n):
-    # Of whole records: index, length, bytes.
+    # Reads whole records, each a length and its bytes.
     cdef list out = []
     cdef AppendEntry m
     cdef Entry e
@@ -27,14 +27,14 @@ cdef list entries_of(const uint8_t* p, size_t n):
 
 
 cdef class RaftGroups:
-    """The groups of one server, which speak in one account. Every method may be called from any thread.
+    """The groups of a server; their messages travel in one account. Any thread may call any method.
 
-    Life: make it once the store is open, call run() in a thread of its own, open groups; close these, then end(), and after
-    run() returned close(): before the data plane is closed.
+    Create it once the store is open, call run() in a thread of its own, and open groups. At the end close the groups, call end(),
+    and when run() has returned call close(), all before the data plane is closed.
     """
 
     def __cinit__(self, EnvBox plane not None, account not None, uint64_t serving_most=64 << 20):
-        # `serving_most`: bytes on their way to members that lack messages of streams, above 0.
+        # `serving_most`: the most bytes under way to members that lack messages of streams, above 0.
         cdef void* a = PyCapsule_GetPointer(account.pointer(), b"jsserver.Account")
         if plane.committer == NULL:
             raise RuntimeError("groups need an open store")
@@ -61,14 +61,14 @@ cdef class RaftGroups:
             self.box.leave()
 
     def close(self):
-        """After run() returned and every group was closed."""
+        """Frees the groups. Call it after run() has returned and all groups are closed."""
         if self.all != NULL:
             groups_free(self.all)
             self.all = NULL
 
     def open(self, directory, bytes name not None, bytes id not None, *, bytes peers not None, bint observer):
-        """A RaftGroup from its directory, which is there, and what that had. peers: a PeerState, for a group that has none
-        yet; observer: as observe(). GroupError."""
+        """Opens a group in its existing directory. peers: a PeerState with the members of a new group; observer: as in observe().
+        GroupError."""
         cdef RaftGroup made = RaftGroup.__new__(RaftGroup)
         cdef bytes path = os.fsencode(directory)
         cdef Span where = span_of(path), group = span_of(name), given = span_of(peers)
@@ -94,10 +94,10 @@ cdef class RaftGroups:
         return made
 
 cdef class RaftGroup(GroupFace):
-    """A group of this server that the control plane owns. RaftGroups.open() makes it."""
+    """A group that the control plane owns; RaftGroups.open() makes it."""
 
     def close(self):
-        """Says and hears nothing more, and lets go of its directory."""
+        """Stops the group, and closes its log."""
         cdef Group* g = NULL
         with nogil:
             if self.enter():
@@ -109,9 +109,9 @@ cdef class RaftGroup(GroupFace):
                 group_close(g)
 
     def take(self):
-        """What is committed and was not taken before, up to a MiB of it: a leader's State that comes before all of it or
-        None, and entries of all types in their order. Then applied() of the last index. None of both: there is nothing.
-        GroupError: an entry cannot be read."""
+        """Returns committed entries that were not taken yet, up to a MiB: a leader's State that replaces all before, or None;
+        then entries of all types in order. Both empty: there is nothing. Call applied() with the last index next. GroupError: an
+        entry cannot be read."""
         cdef Bytes records, state
         cdef uint64_t index = 0, term = 0
         cdef bint open, whole = True
@@ -136,7 +136,7 @@ cdef class RaftGroup(GroupFace):
             bytes_free(&state)
 
     def applied(self, uint64_t index):
-        """What was taken is applied up to that index."""
+        """Notes that the taken entries are applied up to this index."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -146,8 +146,8 @@ cdef class RaftGroup(GroupFace):
         self.check(open)
 
     def snapshot(self, uint64_t term, uint64_t index, bytes state not None):
-        """What is applied up to that index, as it is to be kept instead of the log: written by run(). False: another one is
-        being written, or there is no memory for it."""
+        """Replaces the log up to this index by a snapshot of the applied state; run() writes it. False: another snapshot is being
+        written, or there is no memory."""
         cdef Span given = span_of(state)
         cdef int rc = 0
         cdef bint open
@@ -162,7 +162,7 @@ cdef class RaftGroup(GroupFace):
         return rc == 0
 
     def propose(self, bytes data not None):
-        """Has the group agree on an entry. False: this member does not lead, or has not applied all from before its term."""
+        """Proposes an entry to the group. False: this member does not lead, or has not applied all entries of earlier terms."""
         cdef Span entry = span_of(data)
         cdef bint open
         cdef int rc = 0

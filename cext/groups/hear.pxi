@@ -1,7 +1,7 @@
-# What other members say.
+# Messages of other members.
 
 cdef int heard(Group* g, int rc) noexcept nogil:
-    # A message was taken.
+    # After a message was handled.
     if rc == RAFT_NO_MEMORY:
         raft_failed(g.raft)
     group_due(g)
@@ -9,7 +9,7 @@ cdef int heard(Group* g, int rc) noexcept nogil:
 
 
 cdef inline Group* listener_of(void* target) noexcept nogil:
-    # The group that a message comes to, at the present time; NULL: it hears nothing any more.
+    # The group that a message is for, its clock set to now; NULL: the group is stopped.
     cdef Group* g = (<Inlet*>target).group
     if g.stopped or raft_tick(g.raft, g.of.env.mono) < 0:
         return NULL
@@ -48,7 +48,7 @@ cdef bint leads(const Group* g) noexcept nogil:
 
 
 cdef int proposal_in(void* target, const Msg* m) noexcept nogil:
-    # Who asks for it by a reply hears that a leader has it in its log.
+    # A proposal with a reply is answered once the leader has it in its log.
     cdef Group* g = listener_of(target)
     cdef int rc
     if g == NULL:
@@ -64,7 +64,7 @@ cdef int removal_in(void* target, const Msg* m) noexcept nogil:
     return heard(g, raft_forwarded_removal(g.raft, m.data)) if g != NULL else 0
 
 
-# ---- the subjects that are heard ---------------------------------------------------------------------------
+# ---- subscriptions -----------------------------------------------------------------------------------------
 
 cdef void* group_hear(Group* g, Span subject, inbound_fn fn, void* target) noexcept nogil:
     return g.of.env.out.subscribe(g.of.env.out.ctx, g.of.account, subject, HEARS_SERVERS, fn, target)
@@ -94,7 +94,7 @@ cdef bint listen_inbox(Group* g, Inlet* inlet, const char* prefix, inbound_fn fn
 
 
 cdef bint catch_up_listen(Group* g, uint64_t number) noexcept nogil:
-    # Each catch-up has an inbox of its own, so that what an earlier one still brings is heard by nobody.
+    # Each catch-up has its own inbox, so that late messages of an earlier catch-up reach nobody.
     if number == g.catch_up_number and g.catch_up.sub != NULL:
         return True
     group_deaf(g, &g.catch_up.sub)
@@ -111,7 +111,7 @@ cdef bint listen_all(Group* g) noexcept nogil:
 
 
 cdef bint listen_by_role(Group* g) noexcept nogil:
-    # What a leader alone is told. False: no memory.
+    # Subscribes to what only a leader hears. False: no memory.
     cdef Span name = name_of(g)
     cdef RaftState s
     raft_state(g.raft, &s)
@@ -124,7 +124,7 @@ cdef bint listen_by_role(Group* g) noexcept nogil:
 
 
 cdef int look_around(Group* g) noexcept nogil:
-    # Who else is there, by what other servers have subscribed to. 0 or an error of the group.
+    # Counts the other members by their subscriptions. 0 or an error of the group.
     cdef char subject[INLET_ROOM]
     cdef Outlet* out = &g.of.env.out
     cdef uint32_t others, n = strlen("$NRG.P.")

@@ -1,4 +1,4 @@
-# A group from its directory to its end; what all groups of a server share.
+# Opens and closes a group; what all groups of a server share.
 
 cdef Groups* groups_new(Env* env, Committer* committer, void* account) noexcept nogil:
     cdef Groups* all = <Groups*>calloc(1, sizeof(Groups))
@@ -27,7 +27,7 @@ cdef void groups_end(Groups* all) noexcept nogil:
 
 
 cdef int state_sent(StateWanted* w, bint sent) noexcept nogil:
-    # The record that waited for it goes, or nothing does. 0 or an error of the group.
+    # The record that waited behind the snapshot is sent, or is due again. 0 or an error of the group.
     cdef RaftAction a
     memset(&a, 0, sizeof(RaftAction))
     a.peer, a.index, a.term = w.peer, w.index, w.term
@@ -37,7 +37,7 @@ cdef int state_sent(StateWanted* w, bint sent) noexcept nogil:
 
 
 cdef void state_send(Groups* all, StateWanted* w) noexcept nogil:
-    # WITHOUT the lock, while its group is not closed: group_close waits for it. What cannot be read is asked for again.
+    # WITHOUT the lock: group_close waits while w is all.sending. A snapshot that cannot be read is asked for again.
     cdef Group* g = w.group
     cdef Bytes file, message
     cdef int rc
@@ -100,7 +100,7 @@ cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig*
     g.timer.owner = g
     g.task.fn = group_pump
     g.task.owner = g
-    g.stopped = True                            # until it hears
+    g.stopped = True                            # until it has subscribed
     if memory:
         g.log = raftlog_open_memory(all.files, directory, name, &mine, peers, group_ready, g, found, err, err_cap)
     else:

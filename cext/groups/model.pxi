@@ -1,22 +1,22 @@
-# What groups are made of beside their contract: what is in the making.
+# Unfinished work of groups.
 
 cdef enum:
-    # Which messages groups hear: other servers', by whatever link they come. Never this server's own, and no client's.
+    # Kinds of links whose messages groups hear: other servers' only, never this server's own, and no client's.
     HEARS_SERVERS = 1 << KIND_ROUTER | 1 << KIND_GATEWAY | 1 << KIND_LEAF | 1 << KIND_HUB
 
 cdef enum:
     TOKEN = 8                   # characters of an inbox's last token
-    TO_MAX = 512                # bytes of a subject that a state goes to
+    TO_MAX = 512                # bytes at most of the subject that a snapshot is sent to
 
-cdef int64_t LOOK_MIN = 500000          # ns between two looks at who else is there; twice as many each time
+cdef int64_t LOOK_MIN = 500000          # ns between two looks for other members; doubles with each look
 cdef int64_t LOOK_MAX = 50000000
 
 cdef struct StateWanted:
-    # A member lacks what is in the log no more: the snapshot goes to it, and then the record behind it.
+    # A member lacks entries that the log no longer has: the snapshot is sent to it, and then the record after the snapshot.
     ListNode node
     Group* group
-    uint64_t peer               # of the record
-    uint64_t index              # 0: there is none yet
+    uint64_t peer               # the record's receiver
+    uint64_t index              # of the record; 0: none is due yet
     uint64_t term
     uint32_t n_to
     char to[TO_MAX]

@@ -1,9 +1,9 @@
-# A group whose owner is another layer: it is called at the end of a turn, and takes what is committed where it lies.
+# Groups that another layer owns: it is called at the end of a turn, and reads committed records in place.
 
 cdef void group_own(Group* g, void (*due)(void* ctx) noexcept nogil, void* ctx) noexcept nogil:
     g.owner_due = due
     g.owner_ctx = ctx
-    owner_tell(g)                               # of what there was until now
+    owner_tell(g)                               # entries may be committed already
 
 
 cdef bint group_next(Group* g, GroupRecord* out) noexcept nogil:

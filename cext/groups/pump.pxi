@@ -1,12 +1,12 @@
-# What a group asks for is carried out: at the end of a turn, for all that the turn brought.
+# Carries out a group's actions, once at the end of a turn.
 
 cdef void group_ready(void* ctx) noexcept nogil:
-    # Of its log: something is on disk.
+    # The log calls it when something has reached the disk.
     group_due(<Group*>ctx)
 
 
 cdef void owner_tell(Group* g) noexcept nogil:
-    # Another layer is called at the end of the turn; the control plane is told once until it takes what there is.
+    # Calls another layer at the end of the turn; tells the control plane once, until it takes the entries.
     cdef Event ev
     g.news = True
     if g.owner_due != NULL or g.told:
@@ -20,7 +20,7 @@ cdef void owner_tell(Group* g) noexcept nogil:
 
 
 cdef int state_take_over(Group* g, const RaftAction* a) noexcept nogil:
-    # A leader's state comes in place of all that was not given yet.
+    # A leader's state replaces all that was not given to the owner yet.
     g.state.n = 0
     if bytes_add(&g.state, a.body.p, a.body.n) < 0:
         return RAFT_NO_MEMORY
@@ -101,8 +101,8 @@ cdef void group_tick(Timer* t, int64_t now) noexcept nogil:
 
 
 cdef bint records_take(Group* g, Bytes* out, size_t most) noexcept nogil:
-    # Committed records that were not given yet, about that many bytes of them at most: length and bytes of each. False: one
-    # cannot be had.
+    # Adds committed records that were not given yet, about `most` bytes, each with its length before it. False: one cannot be
+    # read.
     cdef Span record
     cdef uint64_t length
     cdef size_t before = out.n
@@ -116,5 +116,5 @@ cdef bint records_take(Group* g, Bytes* out, size_t most) noexcept nogil:
             out.n = before
             return False
         g.given += 1
-    g.told = g.given < g.commit                 # who takes goes on by itself
+    g.told = g.given < g.commit                 # the taker comes back by itself
     return True

@@ -1,7 +1,7 @@
-# What a group says to its other members.
+# Messages to the other members of a group.
 
 cdef void group_say(Group* g, Span to, Span reply, Span body) noexcept nogil:
-    # Nothing is said twice: what is lost is repaired by the protocol.
+    # Nothing is sent twice: the protocol recovers from lost messages.
     cdef Msg m
     cdef Env* env = g.of.env
     memset(&m, 0, sizeof(Msg))
@@ -29,7 +29,7 @@ cdef Span reply_of(const Group* g, RaftReply reply) noexcept nogil:
 
 
 cdef int record_again(Group* g, Span record, uint64_t lterm) noexcept nogil:
-    # A stored record in g.draft as a message that catches up. How many bytes, 0: it is none; or RAFT_NO_MEMORY
+    # Writes a stored record into g.draft as a message for catching up. Its bytes; 0: the record is damaged; RAFT_NO_MEMORY
     cdef AppendEntry m
     cdef int rc
     if not append_entry_read(record, &m):
@@ -41,7 +41,7 @@ cdef int record_again(Group* g, Span record, uint64_t lterm) noexcept nogil:
 
 
 cdef StateWanted* state_before(Group* g, Span to) noexcept nogil:
-    # That has to reach this subject before any record: a member takes no record that does not follow what it has.
+    # The snapshot that must reach this subject before any record: a member takes no record that leaves a gap.
     cdef StateWanted* w = g.of.sending
     cdef ListNode* at = list_first(&g.of.states)
     while w == NULL or w.group != g or not span_eq(span(w.to, w.n_to), to):
@@ -69,7 +69,7 @@ cdef int record_send(Group* g, const RaftAction* a) noexcept nogil:
 
 
 cdef int state_want(Group* g, const RaftAction* a) noexcept nogil:
-    # It is read from the disk, which another thread waits for. A member that is not sent it asks again.
+    # Another thread reads the snapshot from disk. A member that gets none asks again.
     cdef StateWanted* w
     if a.to.n > TO_MAX:
         return RAFT_OK
@@ -85,14 +85,14 @@ cdef int state_want(Group* g, const RaftAction* a) noexcept nogil:
 
 
 cdef void groups_wake(void* ctx) noexcept nogil:
-    # Also RaftFiles.wake.
+    # RaftFiles.wake, too.
     cdef Groups* all = <Groups*>ctx
     all.due = True
     all.env.system.signal(all.env.system.ctx, &all.work)
 
 
 cdef int state_message(Group* g, Span file, Bytes* out) noexcept nogil:
-    # A snapshot's file as the message that hands it over. 0 | RAFT_NO_MEMORY | RAFT_TOO_LARGE
+    # Turns a snapshot's file into the message that carries it. 0 | RAFT_NO_MEMORY | RAFT_TOO_LARGE
     cdef Snapshot s
     cdef Bytes entries
     cdef AppendEntry m

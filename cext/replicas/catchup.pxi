@@ -1,16 +1,16 @@
-# A member becomes what a snapshot says: what the snapshot does not have goes, and what the member lacks its leader sends,
-# message by message. What its group agrees on meanwhile waits in the log.
+# Brings a member to the state of a snapshot: removes what the snapshot does not have, and gets missing messages from the leader.
+# Entries that the group agrees on meanwhile wait in the log.
 
 cdef enum CatchStep:
-    CATCH_PURGES                # what is before the first sequence goes
-    CATCH_REMOVES               # ... and what is deleted
-    CATCH_WAITS                 # for a leader, or for the next attempt
-    CATCH_TAKES                 # the leader was asked
-    CATCH_FAILED                # it did not send all
+    CATCH_PURGES                # removes messages before the first sequence
+    CATCH_REMOVES               # ... and deleted ones
+    CATCH_WAITS                 # waits for a leader, or for the next attempt
+    CATCH_TAKES                 # has asked the leader
+    CATCH_FAILED                # the leader did not send all
 
 cdef enum:
-    CATCH_PIECE = 4096          # sequences that are looked at in a turn
-    CATCH_ATTEMPTS = 6          # in which nothing came
+    CATCH_PIECE = 4096          # sequences to remove in a turn
+    CATCH_ATTEMPTS = 6          # without any message, before it gives up
     ASKED_ROOM = 192            # bytes of a request
 
 cdef extern from *:
@@ -20,30 +20,30 @@ cdef extern from *:
     static const int64_t CATCH_FIRST = 5000000000;
     static const int64_t CATCH_NEXT = 30000000000;
     """
-    const int64_t CATCH_LOOK    # ns between two looks for the time and the leader
+    const int64_t CATCH_LOOK    # ns between two checks of the time and the leader
     const int64_t CATCH_AGAIN   # ns between attempts
-    const int64_t CATCH_FIRST   # ns until the first message
-    const int64_t CATCH_NEXT    # ns between messages
+    const int64_t CATCH_FIRST   # ns to wait for the first message
+    const int64_t CATCH_NEXT    # ns to wait for the next message
 
 cdef struct CatchUp:
     ReplicatedStream* r
-    Bytes state                 # what head and holes are views of
+    Bytes state                 # head and holes are views of it
     StateHead head
     HoleWalk holes
-    uint64_t hole               # the run that is being removed: from here
+    uint64_t hole               # the run being removed: from here
     uint64_t hole_end           # ... to before here
-    uint64_t index              # of the snapshot
+    uint64_t index              # the snapshot's
     CatchStep step
     Purge purge
-    int result                  # ST_WAIT: it goes on
+    int result                  # ST_WAIT: not over
     Task task
     Timer timer
-    int64_t until               # mono: of what is waited for
-    uint64_t leader             # who was asked
-    uint64_t had                # last sequence at that time
+    int64_t until               # mono: the end of the present wait
+    uint64_t leader             # the asked leader
+    uint64_t had                # last sequence when it was asked
     uint32_t attempts
-    uint64_t term               # in which this member led last, while it lacked messages that damage has cost
-    Bytes kept                  # of change_get
+    uint64_t term               # in which this member last led, though damage has cost it messages
+    Bytes kept                  # for change_get
     void* sub
     uint32_t n_inbox
     char inbox[32]
@@ -56,7 +56,7 @@ cdef uint64_t last_of(ReplicatedStream* r) noexcept nogil:
 
 
 cdef int catch_look(CatchUp* c) noexcept nogil:
-    # Looks again soon.
+    # Checks again soon.
     return timer_set(&c.r.env.timers, &c.timer, c.r.env.mono + CATCH_LOOK)
 
 
@@ -64,7 +64,7 @@ cdef void catch_soon(CatchUp* c) noexcept nogil:
     task_post(&c.r.env.tasks, &c.task)
 
 
-# ---- what the snapshot does not have ---------------------------------------------------------------------------------
+# ---- removing what the snapshot does not have ---------------------------------------------------------------------------
 
 cdef int catch_skip(CatchUp* c, uint64_t seq) noexcept nogil:
     cdef Change x
@@ -87,7 +87,7 @@ cdef int catch_remove(CatchUp* c, uint64_t seq) noexcept nogil:
 
 
 cdef int catch_removes(CatchUp* c) noexcept nogil:
-    # A piece. ST_OK: that was the last | ST_WAIT | another ST_*
+    # A piece of the work. ST_OK: that was the last | ST_WAIT | another ST_*
     cdef uint64_t count, seq, last = last_of(c.r)
     cdef uint32_t work = CATCH_PIECE
     cdef int rc = ST_OK
@@ -105,7 +105,7 @@ cdef int catch_removes(CatchUp* c) noexcept nogil:
 
 
 cdef int catch_purges(CatchUp* c) noexcept nogil:
-    # Likewise.
+    # A piece of the work. Returns as catch_removes.
     if c.purge.more:
         purge_step(&c.purge)
     if c.purge.more:
@@ -118,7 +118,7 @@ cdef bint has_all(CatchUp* c) noexcept nogil:
 
 
 cdef int catch_on(CatchUp* c) noexcept nogil:
-    # ST_OK: the stream is what the snapshot says | ST_WAIT: there is more to do | another ST_*
+    # ST_OK: the stream has the snapshot's state | ST_WAIT: not yet | another ST_*
     cdef int rc = ST_OK if c.step == CATCH_REMOVES else ST_WAIT
     if c.step == CATCH_PURGES:
         rc = catch_purges(c)
@@ -140,7 +140,7 @@ cdef int catch_on(CatchUp* c) noexcept nogil:
     return rc
 
 
-# ---- what it lacks ---------------------------------------------------------------------------------------------------
+# ---- getting what the member lacks --------------------------------------------------------------------------------------
 
 cdef void catch_wait(CatchUp* c, int64_t ns) noexcept nogil:
     group_deaf(c.r.g, &c.sub)
@@ -149,13 +149,13 @@ cdef void catch_wait(CatchUp* c, int64_t ns) noexcept nogil:
 
 
 cdef int catch_gives_up(CatchUp* c) noexcept nogil:
-    # Nobody has it. What was kept in spite of damage stays as it is.
+    # No member has the messages. What survived the damage stays.
     c.r.lost = 0
     return ST_OK if has_all(c) else ST_NOT_FOUND
 
 
 cdef int catch_again(CatchUp* c) noexcept nogil:
-    # An attempt that brought something is none of those that fail.
+    # An attempt that brought messages does not count as failed.
     c.attempts = 1 if c.r.lost == 0 and last_of(c.r) > c.had else c.attempts + 1
     if c.attempts >= CATCH_ATTEMPTS:
         return catch_gives_up(c)
@@ -180,11 +180,11 @@ cdef void catch_request(CatchUp* c, uint64_t leader) noexcept nogil:
 
 
 cdef int catch_asks(CatchUp* c) noexcept nogil:
-    # The leader, as soon as there is one: another member, as this one lacks messages.
+    # Asks the leader, once there is one. If this member leads it hands over, because it lacks messages.
     cdef RaftState now
     raft_state(c.r.g.raft, &now)
     if now.role == RAFT_LEADER and c.r.lost and now.term != c.term:
-        c.term = now.term           # the others may lack some, too: they make it lead again and again
+        c.term = now.term           # the others may lack messages, too, and elect this member again and again
         c.attempts += 1
         if c.attempts >= CATCH_ATTEMPTS:
             return catch_gives_up(c)
@@ -202,7 +202,7 @@ cdef int catch_asks(CatchUp* c) noexcept nogil:
 
 
 cdef int catch_lets_go(CatchUp* c, const StreamEntry* e) noexcept nogil:
-    # Of what is behind damage, not before the leader sends it again. ST_*
+    # Drops what lies behind damage, but only once the leader sends it again. ST_*
     cdef Change x
     cdef int rc
     if c.r.lost == 0:
@@ -220,7 +220,7 @@ cdef int catch_lets_go(CatchUp* c, const StreamEntry* e) noexcept nogil:
 
 
 cdef int catch_in(void* target, const Msg* m) noexcept nogil:
-    # What the leader sends; each message of it is acked, as the leader lets only so many be on their way.
+    # A message from the leader. Each is acked, because the leader sends only so many without an ack.
     cdef CatchUp* c = <CatchUp*>target
     cdef StreamEntry e
     cdef Span none = span(NULL, 0)
@@ -233,7 +233,7 @@ cdef int catch_in(void* target, const Msg* m) noexcept nogil:
         if rc == ST_OK:
             rc = member_caught(c.r.s, &e)
     elif rc == 0:
-        rc = ST_ORDER               # the end, before all came, or nonsense
+        rc = ST_ORDER               # the end before all came, or a malformed message
     c.until = c.r.env.mono + CATCH_NEXT
     if rc == ST_OK and has_all(c):
         c.result = ST_OK
@@ -257,13 +257,13 @@ cdef int catch_timed(CatchUp* c) noexcept nogil:
     if c.step == CATCH_WAITS and c.r.env.mono >= c.until:
         return catch_asks(c)
     if c.step == CATCH_TAKES and now.leader != c.leader and (now.leader or now.role == RAFT_LEADER):
-        return catch_asks(c)        # the next one goes on where that one ended
+        return catch_asks(c)        # the next leader goes on where the last one stopped
     if c.step == CATCH_TAKES and c.r.env.mono >= c.until:
         return catch_again(c)
     return ST_WAIT if catch_look(c) == 0 else ST_NO_MEMORY
 
 
-# ---- from its beginning to its end -------------------------------------------------------------------------------------
+# ---- beginning and end ------------------------------------------------------------------------------------------------
 
 cdef void catch_ended(CatchUp* c, int rc) noexcept nogil:
     cdef ReplicatedStream* r = c.r
@@ -279,7 +279,7 @@ cdef void catch_task(Task* t) noexcept nogil:
 
 
 cdef void catch_tick(Timer* t, int64_t now) noexcept nogil:
-    # What it leads to is another turn's, as the end frees the timer.
+    # Only posts the task: the end frees the timer, which is in use here.
     cdef CatchUp* c = <CatchUp*>t.owner
     if c.result == ST_WAIT:
         c.result = catch_timed(c)
@@ -322,7 +322,7 @@ cdef CatchUp* catch_new(ReplicatedStream* r, Span state, uint64_t index) noexcep
 
 
 cdef uint64_t lost_of(ReplicatedStream* r, const StateHead* head) noexcept nogil:
-    # The first sequence of a state that damage has cost; 0: none.
+    # The first sequence of a state that was lost to damage; 0: none.
     cdef uint64_t seq = store_lost_from(r.s.store, max(head.first, 1))
     return seq if seq <= head.last else 0
 

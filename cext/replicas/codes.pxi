@@ -1,4 +1,4 @@
-# What an INBOX_REPLICA of the inbox says happened.
+# What an INBOX_REPLICA tells.
 
 NEWS_ROLE = REPLICA_ROLE
 NEWS_RESET = REPLICA_RESET
@@ -8,7 +8,7 @@ NEWS_DELETED = REPLICA_DELETED
 NEWS_DIVERGED = REPLICA_DIVERGED
 NEWS_JOINED = REPLICA_JOINED
 
-# How a member of a group that has just got it begins.
+# Standings of a new member.
 MEMBER = STANDS_MEMBER
 BASE = STANDS_BASE
 JOINS_LOG = STANDS_JOINS

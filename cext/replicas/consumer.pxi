@@ -1,11 +1,11 @@
-# A consumer that its Raft group drives: what is committed is applied, its proposals are the group's, and it leads where its group
-# does. Everything is called with the lock held.
+# A consumer of a Raft group: applies committed entries, passes proposals to the group, and leads while the group's member leads.
+# All with the lock held.
 
 cdef enum:
-    CONSUMER_RECORDS = 256              # of the log, that are applied in a turn
-    CONSUMER_KEPT_ENTRIES = 1024        # entries after which its state is kept as a snapshot
-    CONSUMER_KEPT_BYTES = 64 << 10      # likewise
-    CONSUMER_KEPT_LEAST = 10            # s between two snapshots
+    CONSUMER_RECORDS = 256              # records to apply in a turn
+    CONSUMER_KEPT_ENTRIES = 1024        # entries after which a snapshot is due
+    CONSUMER_KEPT_BYTES = 64 << 10      # the same in bytes
+    CONSUMER_KEPT_LEAST = 10            # s at least between two snapshots
     KEEP_SECOND = 1000000000
 
 cdef uint64_t* PROPOSAL_KEY = [0x6a736572766572, 0x726570, 0x636f6e73756d6572, 2]
@@ -13,29 +13,29 @@ cdef uint64_t* PROPOSAL_KEY = [0x6a736572766572, 0x726570, 0x636f6e73756d6572, 2
 cdef struct ConsumerMember:
     Env* env
     Group* group
-    Consumer* c                 # NULL: it is gone, as its stream was closed
+    Consumer* c                 # NULL: closed with its stream
     ReplicaMode mode
     ReplicaStanding standing
     uint64_t term               # in which it leads
-    uint64_t applied            # index and term of the last record
+    uint64_t applied            # index of the last applied record
     uint64_t applied_term
     uint64_t kept               # index of the last snapshot
-    uint64_t entries            # since then
+    uint64_t entries            # since that snapshot
     uint64_t bytes
     int64_t kept_at             # mono
-    int64_t kept_pause          # ns after which what changed is kept, however little
-    bint keep_soon              # a snapshot is due: it stands on what no log has, or one was asked for
-    Bytes proposed              # hashes of its proposals that are not applied, from `proposed_at` on
+    int64_t kept_pause          # ns after which any change is worth a snapshot
+    bint keep_soon              # a snapshot is due: the state is from before the log, or a snapshot was asked for
+    Bytes proposed              # hashes of its own proposals that are not applied, from `proposed_at` on
     size_t proposed_at
-    uint64_t told_leader        # what the control plane heard last
+    uint64_t told_leader        # what the control plane was last told
     bint told_leads
-    ConsumerInfo* led           # borrowed: how it stood when it began to lead
+    ConsumerInfo* led           # borrowed: the state when it began to lead
     Task task
     Timer timer
-    char why[256]               # it failed
+    char why[256]               # why it failed
 
 
-# ---- what the control plane hears -----------------------------------------------------------------------------------
+# ---- news for the control plane -------------------------------------------------------------------------------------
 
 cdef void consumer_tell(ConsumerMember* m, ReplicaNews what, uint64_t seq, Span text) noexcept nogil:
     cdef Event e
@@ -56,7 +56,7 @@ cdef void consumer_role_tell(ConsumerMember* m, uint64_t leader) noexcept nogil:
 # ---- proposals -------------------------------------------------------------------------------------------------------
 
 cdef int consumer_propose(void* ctx, Span entry) noexcept nogil:
-    # Of Consumer.group. What cannot be proposed ends the lead, when this turn is over; but for what no quorum answers yet.
+    # Called by Consumer.group. A failed proposal ends the lead at the end of this turn, unless a quorum is only missing for now.
     cdef ConsumerMember* m = <ConsumerMember*>ctx
     cdef uint64_t hash = hh64(PROPOSAL_KEY, entry.p, entry.n)
     cdef int rc = RAFT_NO_MEMORY
@@ -71,7 +71,7 @@ cdef int consumer_propose(void* ctx, Span entry) noexcept nogil:
 
 
 cdef bint is_proposed(ConsumerMember* m, Span entry) noexcept nogil:
-    # Whether an entry that is applied is the next one of its own.
+    # Whether an applied entry is the next one of this leader's own proposals.
     cdef uint64_t hash
     if m.proposed_at == m.proposed.n:
         return False
@@ -86,7 +86,7 @@ cdef bint is_proposed(ConsumerMember* m, Span entry) noexcept nogil:
     return hash == hh64(PROPOSAL_KEY, entry.p, entry.n)
 
 
-# ---- its role --------------------------------------------------------------------------------------------------------
+# ---- role ------------------------------------------------------------------------------------------------------------
 
 cdef void consumer_step_down(ConsumerMember* m) noexcept nogil:
     if m.mode == REPLICA_LEADS:
@@ -96,7 +96,7 @@ cdef void consumer_step_down(ConsumerMember* m) noexcept nogil:
 
 
 cdef void consumer_stop(ConsumerMember* m) noexcept nogil:
-    # Nothing is applied from now on.
+    # Stops applying entries.
     if m.c != NULL:
         consumer_step_down(m)
     m.mode = REPLICA_STOPPED
@@ -105,7 +105,7 @@ cdef void consumer_stop(ConsumerMember* m) noexcept nogil:
 
 
 cdef void consumer_halts(ConsumerMember* m, ReplicaNews what, const char* why) noexcept nogil:
-    # This member cannot go on: others do.
+    # Stops a member that cannot go on; the other members do.
     if m.mode == REPLICA_STOPPED:
         return
     snprintf(m.why, sizeof(m.why), b"%s", why)
@@ -116,14 +116,14 @@ cdef void consumer_halts(ConsumerMember* m, ReplicaNews what, const char* why) n
 
 
 cdef void consumer_gone(void* ctx) noexcept nogil:
-    # Of Consumer.group.
+    # Called by Consumer.group: the consumer is closed.
     cdef ConsumerMember* m = <ConsumerMember*>ctx
     m.c = NULL
     consumer_halts(m, REPLICA_FAILED, b"the consumer ended")
 
 
 cdef void consumer_stopped(ConsumerMember* m) noexcept nogil:
-    # Its group was: by its disk, or as it is no member any more.
+    # The group was stopped: by its disk, or because this member was removed.
     cdef ReplicaNews what
     cdef const char* why = stopped_why(m.group, &what)
     if why != NULL:
@@ -134,7 +134,7 @@ cdef void consumer_stopped(ConsumerMember* m) noexcept nogil:
 
 
 cdef bint consumer_state_propose(ConsumerMember* m) noexcept nogil:
-    # What the consumer had before its group goes into the log: the others begin with it. Before the first of its own entries.
+    # Writes the state from before the group into the log, before any other entry: the other members begin with it.
     cdef Bytes state
     cdef int rc
     memset(&state, 0, sizeof(Bytes))
@@ -154,7 +154,7 @@ cdef void consumer_based(ConsumerMember* m) noexcept nogil:
 
 
 cdef void consumer_role(ConsumerMember* m) noexcept nogil:
-    # It leads when all that the log has is applied: what comes then are its own proposals.
+    # Leads once the whole log is applied: all later entries are its own proposals.
     cdef RaftState s
     raft_state(m.group.raft, &s)
     if m.mode == REPLICA_LEADS and (s.role != RAFT_LEADER or s.term != m.term or m.c.group.refused):
@@ -176,15 +176,15 @@ cdef void consumer_role(ConsumerMember* m) noexcept nogil:
     consumer_role_tell(m, s.leader)
 
 
-# ---- what is committed -----------------------------------------------------------------------------------------------
+# ---- committed entries -----------------------------------------------------------------------------------------------
 
 cdef int consumer_entry_take(ConsumerMember* m, Span data) noexcept nogil:
-    # 0 | -1 no memory | -2 it is no entry of a consumer
+    # 0 | -1 no memory | -2 not an entry of a consumer
     cdef ConsumerEntry e
     if not consumer_entry_get(data, &e):
         return -2
     if m.mode == REPLICA_LEADS and not is_proposed(m, data):
-        consumer_step_down(m)           # another server's: it leads again behind it
+        consumer_step_down(m)           # an earlier leader's entry: leads again once it is applied
     if consumer_apply(m.c, &e) < 0:
         return -1
     if e.op == OP_RESET and m.mode == REPLICA_LEADS and e.reply.n:
@@ -193,7 +193,7 @@ cdef int consumer_entry_take(ConsumerMember* m, Span data) noexcept nogil:
 
 
 cdef int consumer_record_take(ConsumerMember* m, const GroupRecord* r) noexcept nogil:
-    # As consumer_entry_take. A state in the log is of when it was proposed, which others may be past.
+    # As consumer_entry_take. A state in the log may be older than this member's; it changes nothing then.
     cdef Span rest = r.entries
     cdef Entry e
     cdef int rc = 0
@@ -209,7 +209,7 @@ cdef int consumer_record_take(ConsumerMember* m, const GroupRecord* r) noexcept 
 
 
 cdef int consumer_state_take(ConsumerMember* m) noexcept nogil:
-    # A leader's state in place of what is not applied. As consumer_entry_take.
+    # Takes a leader's state that replaces unapplied entries. As consumer_entry_take.
     cdef Bytes state
     cdef uint64_t index, term
     cdef int rc = 0
@@ -229,7 +229,7 @@ cdef int consumer_state_take(ConsumerMember* m) noexcept nogil:
 
 
 cdef void consumer_due(void* ctx) noexcept nogil:
-    # Of its group: something is committed, or its role changed.
+    # Called by the group: records are committed, or the role has changed.
     cdef ConsumerMember* m = <ConsumerMember*>ctx
     cdef GroupRecord r
     cdef RaftState s
@@ -280,7 +280,7 @@ cdef void consumer_kept(ConsumerMember* m, uint64_t index) noexcept nogil:
 
 
 cdef int64_t consumer_keep_at(const ConsumerMember* m) noexcept nogil:
-    # When the next snapshot is due, mono.
+    # When the next snapshot is due; mono.
     if m.keep_soon:
         return 0
     if m.entries >= CONSUMER_KEPT_ENTRIES or m.bytes > CONSUMER_KEPT_BYTES:
@@ -289,7 +289,7 @@ cdef int64_t consumer_keep_at(const ConsumerMember* m) noexcept nogil:
 
 
 cdef void consumer_keep(ConsumerMember* m) noexcept nogil:
-    # The state takes the place of the log, when that is due.
+    # Replaces the log by a snapshot, if one is due.
     cdef Bytes state
     cdef int64_t at = consumer_keep_at(m)
     cdef int rc = -1
@@ -316,7 +316,7 @@ cdef void consumer_keep_due(Timer* t, int64_t now) noexcept nogil:
 
 cdef ConsumerMember* consumer_member_new(Group* g, Consumer* c, ConsumerInfo* led, const RaftFound* found,
                                          ReplicaStanding standing) noexcept nogil:
-    # Of a consumer that joined, and has the state of its group's snapshot. NULL: no memory
+    # For a consumer that is joined and has the state of the group's snapshot. NULL: no memory
     cdef ConsumerMember* m = <ConsumerMember*>calloc(1, sizeof(ConsumerMember))
     if m == NULL:
         return NULL
@@ -337,12 +337,12 @@ cdef ConsumerMember* consumer_member_new(Group* g, Consumer* c, ConsumerInfo* le
     c.group.gone = consumer_gone
     c.group.gone_ctx = m
     group_own(g, consumer_due, m)
-    group_applied(g, m.applied)                 # so that it may ask for votes
+    group_applied(g, m.applied)                 # allows it to ask for votes
     return m
 
 
 cdef void consumer_member_free(ConsumerMember* m) noexcept nogil:
-    # Its group is stopped, so that it is not called again; its consumer is closed next.
+    # The group is stopped already, so it calls no more; the consumer is closed next.
     if m.c != NULL and m.mode == REPLICA_LEADS:
         m.mode = REPLICA_FOLLOWS
         consumer_ends(m.c)

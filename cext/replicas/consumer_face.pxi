@@ -1,13 +1,13 @@
-# Consumers that their Raft groups drive, for the control plane.
+# Consumers of Raft groups for the control plane.
 
 cdef class ConsumerReplica(GroupFace):
-    """A consumer that is a member of a Raft group. open_consumer_replica() makes it; it is closed before its stream."""
+    """A consumer that is a member of a Raft group. open_consumer_replica() makes it; close it before its stream."""
 
     cdef ConsumerMember* m
-    cdef readonly ConsumerHandle handle     # as of every consumer: what it says is of this member
+    cdef readonly ConsumerHandle handle     # an ordinary consumer's handle, for this member's consumer
 
     def leads(self):
-        """Whether it delivers and answers."""
+        """Whether this server leads the consumer, delivers and answers."""
         cdef bint open, leads = False
         with nogil:
             open = self.enter()
@@ -18,7 +18,7 @@ cdef class ConsumerReplica(GroupFace):
         return bool(leads)
 
     def why(self):
-        """Why it has stopped; "": it has not."""
+        """Why the member has stopped; "": it has not."""
         cdef char text[256]
         cdef bint open
         text[0] = 0
@@ -31,7 +31,7 @@ cdef class ConsumerReplica(GroupFace):
         return (<bytes>text).decode("utf-8", "replace")
 
     def snapshot(self):
-        """Keeps the state soon, so that the log begins behind it."""
+        """Asks for a snapshot soon, so that the log begins behind it."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -42,8 +42,8 @@ cdef class ConsumerReplica(GroupFace):
         self.check(open)
 
     def propose_reset(self, uint64_t seq, bytes reply not None):
-        """Goes back to this sequence, 0: to behind the ack floor, when the group agrees on it; then the inbox says so, with
-        the reply. False: it does not lead."""
+        """Proposes to reset the consumer to this sequence, 0: to just behind the ack floor. REPLICA_RESET follows, with the
+        reply, when the group has agreed. False: this member does not lead."""
         cdef Span to = span_of(reply)
         cdef bint open, done = False
         with nogil:
@@ -55,7 +55,7 @@ cdef class ConsumerReplica(GroupFace):
         return bool(done)
 
     def part(self):
-        """Says and hears nothing more: the consumer, which stands where it stood, serves as this server's alone. StoreError"""
+        """Leaves the group; the consumer goes on in its present state as this server's alone. StoreError"""
         cdef Group* g = NULL
         cdef Consumer* c = NULL
         cdef int rc = 0
@@ -80,7 +80,8 @@ cdef class ConsumerReplica(GroupFace):
             raise StoreError("out of memory")
 
     def close(self, bint delete):
-        """Says and hears nothing more. delete: the consumer is gone for good; the group's directory is its caller's to remove."""
+        """Stops the member and closes the consumer. delete: the consumer was deleted; the caller removes the group's
+        directory."""
         cdef Group* g = NULL
         with nogil:
             if self.enter():
@@ -102,8 +103,8 @@ def open_consumer_replica(RaftGroups groups not None, StreamHandle stream not No
                           bytes name not None, bytes id not None, bytes peers not None, ReplicaStanding standing, bint memory,
                           bytes state=b""):
     """A ConsumerReplica. prepared, directory: as StreamHandle.open_consumer; standing: as open_stream_replica; the rest as
-    RaftGroups.open. memory: its group's log is there alone. state: what it stands on where the group is new here, as
-    nats-server's o.dat. GroupError, StoreError."""
+    RaftGroups.open. memory: the group's log is kept in memory only. state: the first state where the group is new here, in the
+    form of nats-server's o.dat. GroupError, StoreError."""
     cdef ConsumerReplica made = ConsumerReplica.__new__(ConsumerReplica)
     cdef RaftFound found
     made.of = groups
@@ -121,7 +122,8 @@ def open_consumer_replica(RaftGroups groups not None, StreamHandle stream not No
 
 def join_consumer_replica(RaftGroups groups not None, ConsumerHandle consumer not None, group_directory, *, bytes name not None,
                           bytes id not None, bytes peers not None, bint memory):
-    """A ConsumerReplica of a consumer that serves alone: its group begins with what it is. The rest as open_consumer_replica."""
+    """A ConsumerReplica of a consumer that runs without a group: the group begins with its state. The rest as
+    open_consumer_replica."""
     cdef ConsumerReplica made = ConsumerReplica.__new__(ConsumerReplica)
     cdef RaftFound found
     cdef Bytes state
@@ -133,7 +135,7 @@ def join_consumer_replica(RaftGroups groups not None, ConsumerHandle consumer no
     made.handle = consumer
     memset(&state, 0, sizeof(Bytes))
     with nogil:
-        while more:                             # until its start is known; others have their turns
+        while more:                             # until its start is known; other threads run in between
             more = consumer.enter() and consumer_step(consumer.c)
             consumer.box.leave()
         if consumer.enter():
@@ -179,7 +181,7 @@ cdef Group* consumer_group_open(RaftGroups groups, object directory, bytes name,
 
 cdef int consumer_open(ConsumerReplica made, StreamHandle stream, object prepared, object directory, bytes state,
                        ReplicaStanding standing, const RaftFound* found) except -1:
-    # What a snapshot says is all that was applied by then; without one the log is of what came after the files.
+    # A snapshot has all that was applied before it. Without one, the log has all that came after the state in the files.
     cdef bint kept = found.snapshot_index > 0, given = found.fresh and len(state) > 0
     cdef ConsumerHandle h = stream.open_as(prepared, directory, False, JOINS_ANEW if kept or given else JOINS,
                                            state if given else None)

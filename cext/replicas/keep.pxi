@@ -1,9 +1,9 @@
-# Snapshots of a stream's group: the state as of an index of the log, which the log lets go of when the store has all of it.
+# Snapshots of a stream's group: the state at an index of the log. The log drops what is before it once the store is on disk.
 
 cdef enum:
-    KEEP_ENTRIES = 65536        # of the log, upon which it is time for a snapshot
+    KEEP_ENTRIES = 65536        # records of the log after which a snapshot is due
     KEEP_BYTES = 8 << 20
-    KEEP_LOOK = 100000000       # ns between two looks whether the store has what a snapshot says
+    KEEP_LOOK = 100000000       # ns between two checks whether the store is on disk
 
 cdef extern from *:
     """
@@ -12,12 +12,12 @@ cdef extern from *:
     static const int64_t KEEP_MOVED = 1000000000;
     """
     const int64_t KEEP_PERIOD   # ns between snapshots
-    const int64_t KEEP_SPREAD   # and as much again at most, by chance
-    const int64_t KEEP_MOVED    # ns after a snapshot before refused entries are worth one
+    const int64_t KEEP_SPREAD   # random addition to the period, at most
+    const int64_t KEEP_MOVED    # ns after a snapshot before refused entries make another one due
 
 
 cdef int64_t keep_pause(Env* env) noexcept nogil:
-    # Groups of a server do not keep their states at the same time.
+    # A random pause, so that the groups of a server do not all write at the same time.
     return KEEP_PERIOD + <int64_t>(env_secret(env) % <uint64_t>KEEP_SPREAD)
 
 
@@ -30,7 +30,7 @@ cdef bint is_keep_due(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void keep_timer(ReplicatedStream* r, int64_t ns) noexcept nogil:
-    # Without memory for it the next turn looks again.
+    # Without memory for the timer, the next turn checks again.
     timer_set(&r.env.timers, &r.timer, r.env.mono + ns)
 
 
@@ -40,7 +40,7 @@ cdef void keep_drop(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void keep_begin(ReplicatedStream* r) noexcept nogil:
-    # The state as it is; not while a batch is held, which is of later entries.
+    # Takes the present state. Not while an open batch is held: its entries are not applied yet.
     if member_applied(r.s, r.given) != r.given:
         return
     keep_drop(r)
@@ -54,7 +54,7 @@ cdef void keep_begin(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void keep_end(ReplicatedStream* r) noexcept nogil:
-    # The store has it: the log may begin behind it. Where another snapshot is being written it is asked for again.
+    # The store is on disk: the log may begin behind the snapshot. While another snapshot is being written, it is tried again.
     if group_snapshot(r.g, r.state_term, r.state_index, span(r.state.data, <uint32_t>r.state.n)) != RAFT_OK:
         return
     r.kept = r.state_index
@@ -65,7 +65,7 @@ cdef void keep_end(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void keep_look(ReplicatedStream* r) noexcept nogil:
-    # Whether it is time for a snapshot, or for the end of the one that waits.
+    # Begins a snapshot when one is due, and ends the one that waits when the store is on disk.
     if r.mode == REPLICA_CATCHES_UP:
         return
     if r.state_index == 0 and is_keep_due(r):

@@ -1,7 +1,7 @@
 # What the parts of replicated streams share.
 
 cdef enum:
-    APPLY_AT_ONCE = 256         # entries; the rest has another turn
+    APPLY_AT_ONCE = 256         # entries to apply in a turn; the rest waits for the next one
 
 
 cdef inline bint is_running(const ReplicatedStream* r) noexcept nogil:
@@ -9,6 +9,6 @@ cdef inline bint is_running(const ReplicatedStream* r) noexcept nogil:
 
 
 cdef inline void stream_due(ReplicatedStream* r) noexcept nogil:
-    # At the end of the turn it is looked what there is to do.
+    # Has the stream's turn run at the end of the present one.
     if is_running(r):
         task_post(&r.env.tasks, &r.task)

@@ -1,46 +1,46 @@
-# A leader sends what is in its store to members that lack it: several at a time, each as fast as it acks.
+# A leader sends messages from its store to members that lack them: to several at a time, to each as fast as it acks.
 
 cdef enum:
-    SEND_AT_ONCE = 128          # messages of a turn
-    SEND_BYTES = 8 << 20        # of a member that are not acked
-    SEND_MESSAGES = 262144      # likewise
-    SEND_MEMBERS = 32           # that this server sends to at a time; others wait
+    SEND_AT_ONCE = 128          # messages to a member in a turn
+    SEND_BYTES = 8 << 20        # unacked bytes to a member
+    SEND_MESSAGES = 262144      # unacked messages to a member
+    SEND_MEMBERS = 32           # members that this server sends to at a time; others wait
 
 cdef extern from *:
     """
     static const int64_t SEND_LOOK = 500000000;
     static const int64_t SEND_SILENT = 30000000000;
     """
-    const int64_t SEND_LOOK     # ns between two looks whether there is room again
-    const int64_t SEND_SILENT   # ns without an ack upon which a member is given up
+    const int64_t SEND_LOOK     # ns between two checks for room
+    const int64_t SEND_SILENT   # ns without an ack before a member is given up
 
 cdef struct Serving:
     ReplicatedStream* r
-    void* sub                   # of the subject that is asked
+    void* sub                   # for members' requests
     List all                    # of Sending
-    Bytes draft                 # a message in the making
+    Bytes draft                 # a message being written
 
 cdef struct Sending:
-    # To a member.
+    # Messages for one member.
     Serving* of
-    ListNode node               # of the others
+    ListNode node               # in Serving.all
     char peer[8]
-    uint64_t next               # sequence
+    uint64_t next               # the next sequence to send
     uint64_t last
-    uint64_t min_applied        # index that has to be applied here before
-    bint ranges                 # it understands runs of deleted sequences
-    bint holes                  # it was told of some
+    uint64_t min_applied        # index that this server must have applied first
+    bint ranges                 # whether the member understands runs of deleted sequences
+    bint holes                  # whether it was sent deleted sequences
     bint begun
-    bint ended                  # it says that it cannot go on
-    uint64_t bytes              # on their way
+    bint ended                  # the member reports an error
+    uint64_t bytes              # unacked
     uint64_t messages
     int64_t heard               # mono
-    Wait wait                   # for what is to be read from the disk
+    Wait wait                   # for a message to be read from disk
     Task task
     Timer timer
-    void* sub                   # of the acks
+    void* sub                   # for acks
     uint32_t n_acks
-    char acks[48]               # their subject, to the blank that the size stands for
+    char acks[48]               # their subject, up to its last token, which is the acked size
     uint32_t n_to
     char to[INBOX_MAX]
 
@@ -61,7 +61,7 @@ cdef void sending_end(Sending* x) noexcept nogil:
     free(x)
 
 
-# ---- what is sent ------------------------------------------------------------------------------------------------------
+# ---- sending -----------------------------------------------------------------------------------------------------------
 
 cdef int send_entry(Sending* x, StreamEntry* e, bint acked) noexcept nogil:
     # ST_*
@@ -82,7 +82,7 @@ cdef int send_entry(Sending* x, StreamEntry* e, bint acked) noexcept nogil:
 
 
 cdef int send_hole(Sending* x, uint64_t end) noexcept nogil:
-    # Sequences from the next one on that have no message; one of them, where the member knows no runs.
+    # Sends that sequences from x.next to end have no message; only x.next, if the member does not understand runs.
     cdef StreamEntry e
     cdef int rc
     memset(&e, 0, sizeof(StreamEntry))
@@ -100,7 +100,7 @@ cdef int send_hole(Sending* x, uint64_t end) noexcept nogil:
 
 
 cdef int send_next(Sending* x) noexcept nogil:
-    # ST_OK | ST_WAIT: it is read from the disk | another ST_*. A message that cannot be read is none.
+    # ST_OK | ST_WAIT: the message is being read from disk | another ST_*. An unreadable message is sent as a deleted sequence.
     cdef StreamEntry e
     cdef Record record
     cdef int rc = store_next_warm(x.of.r.s.store, NULL, x.next, &record, &x.wait)
@@ -123,14 +123,14 @@ cdef int send_next(Sending* x) noexcept nogil:
     return send_entry(x, &e, True)
 
 
-# ---- a turn of a member ------------------------------------------------------------------------------------------------
+# ---- a member's turn ---------------------------------------------------------------------------------------------------
 
 cdef bint has_limits(const Stream* s) noexcept nogil:
     return s.cfg.max_msgs > 0 or s.cfg.max_bytes > 0 or s.cfg.max_msgs_per_subject > 0
 
 
 cdef void sending_done(Sending* x) noexcept nogil:
-    # All is sent. Messages that the member's snapshot says, and that were removed since, it has not got.
+    # All is sent. If messages of the member's snapshot were removed since, the leader proposes its own state.
     cdef ReplicatedStream* r = x.of.r
     group_say(r.g, span(x.to, x.n_to), span(NULL, 0), span(NULL, 0))
     if x.holes and r.given > x.min_applied and has_limits(r.s):
@@ -140,13 +140,13 @@ cdef void sending_done(Sending* x) noexcept nogil:
 
 
 cdef void leader_lacks(ReplicatedStream* r) noexcept nogil:
-    # Another one may have what is asked for.
+    # Another member may have the requested messages.
     raft_hand_over(r.g.raft, 0)
     group_due(r.g)
 
 
 cdef int sending_begins(Sending* x) noexcept nogil:
-    # ST_OK | ST_WAIT | ST_NOT_FOUND: not here
+    # ST_OK | ST_WAIT | ST_NOT_FOUND: this server lacks the messages
     cdef ReplicatedStream* r = x.of.r
     cdef RaftState now
     raft_state(r.g.raft, &now)
@@ -190,14 +190,14 @@ cdef void sending_task(Task* t) noexcept nogil:
 
 
 cdef void sending_tick(Timer* t, int64_t now) noexcept nogil:
-    # Without memory for the timer it waits no longer.
+    # Without memory for the timer, the member is given up.
     cdef Sending* x = <Sending*>t.owner
     x.ended = x.ended or timer_set(&x.of.r.env.timers, &x.timer, now + SEND_LOOK) < 0
     task_post(&x.of.r.env.tasks, &x.task)
 
 
 cdef int ack_in(void* target, const Msg* m) noexcept nogil:
-    # An empty one of a message of that size; a text is an error.
+    # An ack is empty and its subject ends in the acked size; a text is an error.
     cdef Sending* x = <Sending*>target
     cdef uint64_t size
     if m.subject.n <= x.n_acks or not get_u64(span(m.subject.p + x.n_acks, m.subject.n - x.n_acks), &size):
@@ -212,7 +212,7 @@ cdef int ack_in(void* target, const Msg* m) noexcept nogil:
     return 1
 
 
-# ---- what is asked -----------------------------------------------------------------------------------------------------
+# ---- requests ----------------------------------------------------------------------------------------------------------
 
 cdef bint sync_request_get(Span text, Sending* x) noexcept nogil:
     cdef JsonReader r
@@ -239,7 +239,7 @@ cdef bint sync_request_get(Span text, Sending* x) noexcept nogil:
 
 
 cdef void sending_replaces(const Sending* x) noexcept nogil:
-    # A member that asks again hears no more of what it asked before.
+    # A member's new request replaces its earlier one.
     cdef ListWalk all = list_walk(&x.of.all)
     cdef ListNode* n = list_step(&all)
     while n != NULL:
@@ -267,7 +267,7 @@ cdef bint sending_opens(Sending* x, Span to) noexcept nogil:
 
 
 cdef int sync_in(void* target, const Msg* m) noexcept nogil:
-    # Who is not answered asks again.
+    # A member without an answer asks again.
     cdef Serving* of = <Serving*>target
     cdef Sending* x
     if m.reply.n == 0 or m.reply.n > INBOX_MAX:
@@ -285,7 +285,7 @@ cdef int sync_in(void* target, const Msg* m) noexcept nogil:
     return 1
 
 
-# ---- as long as it leads -----------------------------------------------------------------------------------------------
+# ---- while leading -----------------------------------------------------------------------------------------------------
 
 cdef int serving_begin(ReplicatedStream* r) noexcept nogil:
     r.serving = <Serving*>calloc(1, sizeof(Serving))

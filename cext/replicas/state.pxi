@@ -1,22 +1,22 @@
-# The state of a stream in a snapshot, in nats-server's form: how much it has, and which of its sequences are deleted.
+# The state of a stream in a snapshot, in nats-server's form: its counts, and its deleted sequences.
 
 cdef enum:
     STATE_MAGIC = 42
     STATE_VERSION = 1
-    STATE_SOURCES = 2           # a version of nats-server 2.15 with the stream's sources, which are of no use here
-    HOLES_SET = 22              # what a set of deleted sequences begins with
+    STATE_SOURCES = 2           # nats-server 2.15 adds the stream's sources, which this server skips
+    HOLES_SET = 22              # first byte of a set of deleted sequences
     HOLES_SET_VERSION = 2
-    HOLES_RUN = 33              # likewise a run
+    HOLES_RUN = 33              # first byte of a run of them
     SET_BITS = SET_WORDS * 64   # sequences of a node of a set
     SET_NODE = 8 + SET_WORDS * 8 + 2        # bytes of a node
-    FEW_RUNS = 24               # of a node: they take less as runs
-    LONG_RUN = 256              # sequences that are a run by themselves
+    FEW_RUNS = 24               # of a node: fewer are shorter as runs than as a set
+    LONG_RUN = 256              # sequences from which on a run is written as a run
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------
 
 cdef bint state_json_get(Span text, StateHead* out) noexcept nogil:
-    # The form of servers before 2.10.
+    # The JSON form of servers before 2.10.
     cdef JsonReader r
     cdef JsonItem key, val
     cdef int more
@@ -44,7 +44,7 @@ cdef bint state_json_get(Span text, StateHead* out) noexcept nogil:
 
 
 cdef bint sources_pass(Span* s) noexcept nogil:
-    # {name, sequence, identity} each.
+    # Skips the sources: {name, sequence, identity} each.
     cdef uint64_t n, size, seq
     if not get_uv(s, &n):
         return False
@@ -107,7 +107,7 @@ cdef bint set_bit(const uint64_t* bits, uint32_t i) noexcept nogil:
 
 
 cdef uint32_t set_run(const uint64_t* bits, uint32_t* at) noexcept nogil:
-    # The next run of bits that are set: its first bit in at, its end; SET_BITS in at: there is none.
+    # The next run of set bits: at: its first bit, SET_BITS if there is none; returns its end.
     cdef uint32_t i = at[0]
     while i < SET_BITS and not set_bit(bits, i):
         i = (i | 63) + 1 if bits[i >> 6] >> (i & 63) == 0 else i + 1
@@ -118,7 +118,7 @@ cdef uint32_t set_run(const uint64_t* bits, uint32_t* at) noexcept nogil:
 
 
 cdef int holes_set_next(HoleWalk* w, uint64_t* first, uint64_t* count) noexcept nogil:
-    # Of the present node. 0: there are no more in it.
+    # The next run in the present node. 0: no more in it.
     cdef uint32_t start = w.at
     if start >= SET_BITS:
         return 0
@@ -129,7 +129,7 @@ cdef int holes_set_next(HoleWalk* w, uint64_t* first, uint64_t* count) noexcept 
 
 
 cdef bint holes_node(HoleWalk* w) noexcept nogil:
-    # The next node of the set. False: it is damaged.
+    # Reads the next node of the set. False: damaged.
     cdef uint16_t height
     if not (get_bytes(&w.rest, &w.base, 8) and get_bytes(&w.rest, w.bits, sizeof(w.bits)) and get_bytes(&w.rest, &height, 2)):
         return False
@@ -178,10 +178,10 @@ cdef bint stream_state_refused(Span state, uint64_t* refused) noexcept nogil:
 # ---- writing -----------------------------------------------------------------------------------------------------------
 
 cdef struct HoleNode:
-    # Deleted sequences that are to be written.
+    # Deleted sequences that are not written yet.
     Bytes* out
-    uint64_t base               # 0: none; sequences from there on
-    uint32_t n                  # so many
+    uint64_t base               # first sequence of the node; 0: no node
+    uint32_t n                  # how many
     uint32_t runs
     uint64_t bits[SET_WORDS]
 
@@ -215,7 +215,7 @@ cdef int node_put_runs(const HoleNode* node) noexcept nogil:
 
 
 cdef int node_put(HoleNode* node) noexcept nogil:
-    # As runs, or as a set of this one node; then it is empty.
+    # Writes the node as runs, or as a set of one node, and empties it.
     cdef uint8_t kind[2]
     cdef uint32_t sizes[2]
     cdef uint16_t height = 1
@@ -234,7 +234,7 @@ cdef int node_put(HoleNode* node) noexcept nogil:
 
 
 cdef int node_add(HoleNode* node, uint64_t first, uint64_t count) noexcept nogil:
-    # A run behind those before it.
+    # Adds a run behind all earlier ones.
     cdef uint64_t base
     cdef uint32_t i
     cdef int rc = ST_OK

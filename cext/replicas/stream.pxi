@@ -1,7 +1,7 @@
-# A turn of a stream whose group drives it: its role, what its group has agreed on, what it proposes.
+# A turn of a replicated stream: its role, committed entries, proposals.
 
 cdef void stream_halts(ReplicatedStream* r, ReplicaNews what, const char* why) noexcept nogil:
-    # This member cannot go on: others do.
+    # Stops a member that cannot go on; the other members do.
     cdef Event e
     if not is_running(r):
         return
@@ -15,7 +15,7 @@ cdef void stream_halts(ReplicatedStream* r, ReplicaNews what, const char* why) n
 
 
 cdef void stream_rests(ReplicatedStream* r) noexcept nogil:
-    # Nothing is applied or proposed any more.
+    # Stops applying and proposing.
     stream_unled(r)
     r.mode = REPLICA_STOPPED
     catchup_end(r)
@@ -24,7 +24,7 @@ cdef void stream_rests(ReplicatedStream* r) noexcept nogil:
     timer_cancel(&r.env.timers, &r.timer)
 
 
-# ---- who leads ---------------------------------------------------------------------------------------------------------
+# ---- role --------------------------------------------------------------------------------------------------------------
 
 cdef void stream_unled(ReplicatedStream* r) noexcept nogil:
     if r.mode != REPLICA_LEADS:
@@ -39,14 +39,14 @@ cdef void stream_unled(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void stream_led(ReplicatedStream* r, const RaftState* now) noexcept nogil:
-    # The group has agreed on all that its log has, and all is applied: what comes next is this member's to number.
+    # The whole log is agreed on and applied: from here on this member assigns the sequences.
     if serving_begin(r) < 0 or member_lead(r.s) < 0:
         serving_end(r)
         stream_halts(r, REPLICA_FAILED, b"out of memory")
         return
     r.mode = REPLICA_LEADS
     r.term = now.term
-    if r.standing == STANDS_BASE:               # what the stream had before its group: the others begin with it
+    if r.standing == STANDS_BASE:               # a state from before the group: the other members begin with it
         r.agrees = True
         stream_due(r)
 
@@ -67,7 +67,7 @@ cdef void stream_joins(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void stream_role(ReplicatedStream* r) noexcept nogil:
-    # What was staged in an earlier term is nobody's any more.
+    # Proposals that were staged in an earlier term are dropped.
     cdef RaftState now
     raft_state(r.g.raft, &now)
     if r.mode == REPLICA_LEADS and (now.role != RAFT_LEADER or now.term != r.term):
@@ -86,16 +86,16 @@ cdef void stream_leads(ReplicatedStream* r) noexcept nogil:
         replica_tell_only(r.g, REPLICA_ROLE)
 
 
-# ---- what it proposes --------------------------------------------------------------------------------------------------
+# ---- proposals ---------------------------------------------------------------------------------------------------------
 
 cdef void stream_proposed(void* ctx) noexcept nogil:
     stream_due(<ReplicatedStream*>ctx)
 
 
 cdef void stream_agrees(ReplicatedStream* r, const RaftState* now) noexcept nogil:
-    # A member took messages as they were later than its snapshot says. What other members removed in between for the stream's
-    # limits, that member may have kept, as it lacked messages that counted: all are to be what the leader is. Where a batch is
-    # held it is tried again later, and without memory the next member that catches up leads to it.
+    # A member that catches up gets messages as they are now, later than its snapshot. It lacks some that counted for the stream's
+    # limits, so it may keep messages that other members removed: all members take over the leader's state. While a batch is held
+    # this waits; without memory the next catch-up leads to it again.
     cdef Bytes state
     memset(&state, 0, sizeof(Bytes))
     if member_applied(r.s, r.given) != r.given:
@@ -108,7 +108,7 @@ cdef void stream_agrees(ReplicatedStream* r, const RaftState* now) noexcept nogi
 
 
 cdef bint is_agreeing(ReplicatedStream* r) noexcept nogil:
-    # Proposals wait until nothing is on its way, and until the state is agreed on, which is a message by itself.
+    # Other proposals wait until all earlier records are applied, and until the state, which is a record of its own, is.
     cdef RaftState now
     raft_state(r.g.raft, &now)
     if r.agrees and now.last == r.given:
@@ -117,7 +117,7 @@ cdef bint is_agreeing(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void stream_proposes(ReplicatedStream* r) noexcept nogil:
-    # What cannot be proposed is lost with all behind it, and so is what it was judged by: another member leads, or this one anew.
+    # A failed proposal is lost with all later ones, which were judged by it: another member leads, or this one once more.
     cdef size_t at = 0
     cdef uint32_t n
     cdef int rc = RAFT_OK
@@ -141,7 +141,7 @@ cdef void stream_hands_over(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void stream_leave(ReplicatedStream* r) noexcept nogil:
-    # Who published until now has an answer before another one leads.
+    # Publishes that were taken are answered before another member leads.
     if r.mode == REPLICA_LEADS:
         r.leaves = True
         member_leave(r.s)
@@ -155,10 +155,10 @@ cdef void stream_leaves(ReplicatedStream* r) noexcept nogil:
         stream_hands_over(r)
 
 
-# ---- what is committed -------------------------------------------------------------------------------------------------
+# ---- committed entries -------------------------------------------------------------------------------------------------
 
 cdef void stream_answers(ReplicatedStream* r, const Committed* x, const StreamEntry* e) noexcept nogil:
-    # A request of the API that is applied: who asked hears of it from the leader.
+    # The leader answers an API request that is applied.
     cdef Event ev
     if e.reply.n == 0 or e.change.kind != CHANGE_PURGE and e.change.kind != CHANGE_DELETE:
         return
@@ -184,7 +184,7 @@ cdef void stream_asked(ReplicatedStream* r, Committed* entries, size_t n) noexce
 
 
 cdef bint stream_did(ReplicatedStream* r, int rc) noexcept nogil:
-    # What member_apply said. Whether there may be more in this turn.
+    # Handles the result of member_apply. Whether this turn may go on.
     cdef char text[100]
     if rc == ST_OK:
         return True
@@ -201,10 +201,10 @@ cdef bint stream_did(ReplicatedStream* r, int rc) noexcept nogil:
 
 
 cdef bint stream_replaced(ReplicatedStream* r, Span state, uint64_t index) noexcept nogil:
-    # The stream is to be what a state says. Whether it is.
+    # Brings the stream to the state. Whether it is there already.
     cdef int rc
     r.mode = REPLICA_CATCHES_UP
-    member_follow(r.s)                          # what it has is old
+    member_follow(r.s)                          # its data is outdated
     rc = stream_state_apply(r, state, index)
     if rc != ST_WAIT:
         stream_caught_up(r, rc)
@@ -212,7 +212,7 @@ cdef bint stream_replaced(ReplicatedStream* r, Span state, uint64_t index) noexc
 
 
 cdef uint32_t entries_get(Span* rest, uint64_t index, Committed* out, Span* state) noexcept nogil:
-    # Up to APPLY_AT_ONCE of them; a state is an entry of its own.
+    # Up to APPLY_AT_ONCE entries of a record; a state comes alone.
     cdef Entry e
     cdef uint32_t n = 0
     cdef Span before = rest[0]
@@ -233,7 +233,7 @@ cdef uint32_t entries_get(Span* rest, uint64_t index, Committed* out, Span* stat
 
 
 cdef bint record_apply(ReplicatedStream* r, const GroupRecord* record) noexcept nogil:
-    # A part of it, from r.done on. Whether all is applied.
+    # Applies a part of a record, from entry r.done on. Whether the record is done.
     cdef Committed entries[APPLY_AT_ONCE]
     cdef Span rest = record.entries, state
     cdef Entry e
@@ -269,7 +269,7 @@ cdef void record_done(ReplicatedStream* r, const GroupRecord* record) noexcept n
 
 
 cdef void stream_install(ReplicatedStream* r) noexcept nogil:
-    # A leader's snapshot in place of all that was not applied.
+    # Takes a leader's snapshot that replaces unapplied entries.
     cdef Bytes state
     cdef uint64_t index, term = 0
     memset(&state, 0, sizeof(Bytes))
@@ -325,20 +325,20 @@ cdef void stream_caught_up(ReplicatedStream* r, int rc) noexcept nogil:
 # ---- a turn ------------------------------------------------------------------------------------------------------------
 
 cdef void stream_stopped(ReplicatedStream* r) noexcept nogil:
-    # Its group was: by its disk, or as it is no member any more.
+    # The group was stopped: by its disk, or because this member was removed.
     cdef ReplicaNews what
     cdef const char* why = stopped_why(r.g, &what)
     if why != NULL:
         stream_halts(r, what, why)
     else:
-        stream_rests(r)                         # what it has gets old
+        stream_rests(r)                         # from now on its data gets outdated
         if r.s != NULL:
             member_follow(r.s)
         replica_tell_only(r.g, REPLICA_ROLE)
 
 
 cdef void stream_answers_reads(ReplicatedStream* r) noexcept nogil:
-    # A member that has all answers them, too. Without memory for that the next turn sees to it.
+    # A member that is current answers reads, too. Without memory, the next turn tries again.
     cdef RaftState now
     if r.mode != REPLICA_FOLLOWS or r.standing != STANDS_MEMBER or r.s.direct[0] != NULL:
         return
@@ -374,7 +374,7 @@ cdef void stream_task(Task* t) noexcept nogil:
 
 
 cdef void stream_ended(void* ctx) noexcept nogil:
-    # Of its stream: it failed, or is closed.
+    # Called by the stream: it failed, or is closed.
     cdef ReplicatedStream* r = <ReplicatedStream*>ctx
     stream_halts(r, REPLICA_FAILED, b"the stream ended")
     r.s = NULL

@@ -1,13 +1,13 @@
-# Replicated streams for the control plane.
+# Streams of Raft groups for the control plane.
 
 cdef class StreamReplica(GroupFace):
-    """A stream that its group drives. open_stream_replica() makes it. After close() its methods raise ValueError."""
+    """A stream that is a member of a Raft group. open_stream_replica() makes it. After close() all methods raise ValueError."""
 
-    cdef readonly StreamFace handle     # of the stream: what is read of it, and how it is updated
-    cdef ReplicatedStream* r            # NULL: it is closed
+    cdef readonly StreamFace handle     # an ordinary stream's handle, for reading and updates
+    cdef ReplicatedStream* r            # NULL: closed
 
     def leads(self):
-        """Whether it takes publishes."""
+        """Whether this server leads the stream and takes publishes."""
         cdef bint open, leads = False
         with nogil:
             open = self.enter()
@@ -18,7 +18,7 @@ cdef class StreamReplica(GroupFace):
         return leads
 
     def caught_up(self):
-        """Whether it has applied all that it knows to be committed, under a leader."""
+        """Whether there is a leader, and this member has applied all that it knows to be committed."""
         cdef RaftState s
         cdef bint open, current = False
         with nogil:
@@ -32,7 +32,7 @@ cdef class StreamReplica(GroupFace):
         return current
 
     def agree(self):
-        """As soon as it leads, and before anything else is proposed, the group agrees on the stream as it is here."""
+        """As soon as it leads, and before any other proposal, has the group agree on its present state."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -43,7 +43,7 @@ cdef class StreamReplica(GroupFace):
         self.check(open)
 
     def agreed(self):
-        """Whether it leads, and what `agree` asked for is done."""
+        """Whether it leads, and the state that `agree` proposed is applied."""
         cdef bint open, done = False
         with nogil:
             open = self.enter()
@@ -54,7 +54,7 @@ cdef class StreamReplica(GroupFace):
         return done
 
     def feeds(self):
-        """Whether it sends messages to a member that lacks them."""
+        """Whether it is sending messages to a member that lacks them."""
         cdef bint open, feeds = False
         with nogil:
             open = self.enter()
@@ -65,7 +65,7 @@ cdef class StreamReplica(GroupFace):
         return feeds
 
     def why(self):
-        """Why it has stopped; "": it has not."""
+        """Why the member has stopped; "": it has not."""
         cdef char text[256]
         cdef bint open
         text[0] = 0
@@ -78,7 +78,7 @@ cdef class StreamReplica(GroupFace):
         return (<bytes>text).decode("utf-8", "replace")
 
     def snapshot(self):
-        """Keeps the state soon, so that the log begins behind it."""
+        """Asks for a snapshot soon, so that the log begins behind it."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -90,8 +90,8 @@ cdef class StreamReplica(GroupFace):
 
     def propose_purge(self, *, bytes subject not None, bytes reply not None, bytes client not None, bytes filter not None=b"",
                       uint64_t seq=0, uint64_t keep=0):
-        """A request of the API, which came on `subject`: REPLICA_PURGED tells its result, wherever the leader is by then.
-        client: who asks, as JSON. filter, seq and keep as the request has them. False: this member does not lead."""
+        """Proposes an API request that came on `subject`; REPLICA_PURGED tells the result, on the leader at that time. client:
+        the requester as JSON. filter, seq, keep: as in the request. False: this member does not lead."""
         cdef StreamEntry e
         memset(&e, 0, sizeof(StreamEntry))
         e.change.kind = CHANGE_PURGE
@@ -102,7 +102,7 @@ cdef class StreamReplica(GroupFace):
         return self.propose(&e)
 
     def propose_delete(self, *, bytes subject not None, bytes reply not None, bytes client not None, uint64_t seq, bint erase):
-        """Likewise, of a message: REPLICA_DELETED."""
+        """Proposes to delete a message, as propose_purge; REPLICA_DELETED tells the result."""
         cdef StreamEntry e
         memset(&e, 0, sizeof(StreamEntry))
         e.change.kind = CHANGE_DELETE
@@ -129,7 +129,7 @@ cdef class StreamReplica(GroupFace):
         return rc == ST_OK
 
     def retire(self):
-        """Where it leads it takes no more publishes, and another member leads once those that it took have their answers."""
+        """If this member leads, stops taking publishes, and hands over once those taken are answered."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -139,8 +139,8 @@ cdef class StreamReplica(GroupFace):
         self.check(open)
 
     def close(self, bint part=False):
-        """Lets go of the stream, which changes no more, and of the group's directory; then the handle may be closed. part: the
-        stream goes on as this server's alone, and is to be activated."""
+        """Releases the stream, which changes no more, and the group's directory; the handle may be closed next. part: the stream
+        goes on as this server's alone, and has to be activated."""
         cdef ReplicatedStream* r = NULL
         cdef Group* g = NULL
         with nogil:
@@ -161,10 +161,10 @@ cdef class StreamReplica(GroupFace):
 
 def open_stream_replica(RaftGroups groups not None, StreamFace stream not None, group_directory, *, bytes name not None,
                         bytes id not None, bytes peers not None, ReplicaStanding standing, bytes sync not None):
-    """A StreamReplica of a stream that is open; one that serves alone does so no more. Its group has a directory of its own,
-    which is there, and the log of a stream in memory is there, too. peers: a PeerState, for a group that has none yet; standing:
-    MEMBER, or how it begins, until the inbox says that it has joined; sync: the subject on which a leader is asked for messages.
-    GroupError, StoreError."""
+    """A StreamReplica of an open stream, which stops running on its own. The group has an existing directory of its own; the log
+    of a stream in memory is kept in memory. peers: a PeerState with the members of a new group; standing: MEMBER, or the standing
+    of a new member, until REPLICA_JOINED; sync: the subject on which members ask the leader for messages. GroupError,
+    StoreError."""
     cdef StreamReplica made = StreamReplica.__new__(StreamReplica)
     cdef bytes path = os.fsencode(group_directory)
     cdef Span where = span_of(path), group = span_of(name), given = span_of(peers), asked = span_of(sync)

@@ -1,4 +1,4 @@
-# A replicated stream from its opening to its end.
+# Opens and closes the member of a stream.
 
 cdef ReplicatedStream* replicated_new(Env* env, Stream* s, Span sync, ReplicaStanding standing) noexcept nogil:
     # NULL: no memory.
@@ -21,11 +21,11 @@ cdef ReplicatedStream* replicated_new(Env* env, Stream* s, Span sync, ReplicaSta
 
 
 cdef struct LogWalk:
-    # What a group's log has, entry by entry, from the opening on.
+    # Walks over the entries of a group's log, oldest first.
     Group* g
     uint64_t at                 # the next record
-    uint64_t end                # behind the last one
-    AppendEntry m               # what is left of the one before
+    uint64_t end                # one past the last record
+    AppendEntry m               # the rest of the present record
 
 
 cdef void log_walk(LogWalk* w, Group* g, const RaftFound* found) noexcept nogil:
@@ -48,7 +48,7 @@ cdef int log_next(LogWalk* w, Entry* e) noexcept nogil:
 
 
 cdef bint log_begins(Group* g, const RaftFound* found, uint64_t refused, uint64_t* last) noexcept nogil:
-    # Behind which sequence of the stream the log has all messages. False: it has none, and nothing stands for what it had.
+    # Sets `last`: the log has all of the stream's messages behind that sequence. False: the log has no message, and no snapshot.
     cdef StateHead head
     cdef LogWalk w
     cdef Entry e
@@ -69,7 +69,7 @@ cdef bint log_begins(Group* g, const RaftFound* found, uint64_t refused, uint64_
 
 
 cdef uint64_t entry_reach(const StreamEntry* e) noexcept nogil:
-    # The last sequence that a change may use up.
+    # The last sequence that a change may use.
     cdef const Change* c = &e.change
     if c.kind == CHANGE_SKIP and c.most:
         return c.seq + c.most
@@ -81,7 +81,7 @@ cdef uint64_t entry_reach(const StreamEntry* e) noexcept nogil:
 
 
 cdef uint64_t log_reach(Group* g, const RaftFound* found) noexcept nogil:
-    # The last sequence that the entries of the log may use up; UINT64_MAX: some of them cannot be told.
+    # The last sequence that the log's entries may use; UINT64_MAX: unknown, as an entry cannot be read.
     cdef LogWalk w
     cdef Entry e
     cdef StreamEntry x
@@ -102,7 +102,7 @@ cdef uint64_t log_reach(Group* g, const RaftFound* found) noexcept nogil:
 
 
 cdef uint64_t jumped_from(ReplicatedStream* r, Group* g, const RaftFound* found, uint64_t last) noexcept nogil:
-    # The first of the sequences that an earlier start left out behind the last message, further than the log reaches; 0: none.
+    # The first sequence that an earlier start skipped behind the last message, if that is beyond the log's reach; 0: none.
     cdef StoreState s
     cdef uint64_t end
     store_state(r.s.store, &s)
@@ -111,9 +111,8 @@ cdef uint64_t jumped_from(ReplicatedStream* r, Group* g, const RaftFound* found,
 
 
 cdef int stream_lost_again(ReplicatedStream* r, Group* g, const RaftFound* found, uint64_t last) noexcept nogil:
-    # Sequences that the store leaves out at a start, as damage may have cost messages of them, come once more from the log, which
-    # begins behind `last`, with all behind them: else they would pass for applied. What the log does not have any more the leader
-    # sends. ST_*
+    # At a start the store skips sequences whose messages damage may have cost. Such sequences and all behind them are truncated,
+    # or they would pass for applied: they come again from the log, which begins behind `last`, or from the leader. ST_*
     cdef Change c
     memset(&c, 0, sizeof(Change))
     c.seq = store_lost_from(r.s.store, last + 1)
@@ -128,8 +127,8 @@ cdef int stream_lost_again(ReplicatedStream* r, Group* g, const RaftFound* found
 
 
 cdef int replicated_begin(ReplicatedStream* r, Group* g, const RaftFound* found) noexcept nogil:
-    # With the lock held: the stream is a member, and its group's to change. 0 | 1 as of member_open | ST_UNKNOWN: the state of
-    # the snapshot is damaged | another error of the store
+    # With the lock held: makes the stream a member, which only its group changes. 0 | 1 as member_open | ST_UNKNOWN: the state of
+    # the snapshot is damaged | another ST_*
     cdef uint64_t refused = 0, last = 0
     cdef StateHead head
     cdef int rc = ST_OK
@@ -142,13 +141,13 @@ cdef int replicated_begin(ReplicatedStream* r, Group* g, const RaftFound* found)
     if rc != ST_OK:
         return rc
     if r.s.active:
-        stream_rest(r.s)                        # until now it was this server's alone
+        stream_rest(r.s)                        # it ran without a group until now
     rc = member_open(r.s, refused, stream_proposed, r)
     if rc < 0:
         return ST_NO_MEMORY
     member_begins(r.s, last)
     member_ending(r.s, stream_ended)
-    r.s.consumer_missing = True                 # those that it has are opened later
+    r.s.consumer_missing = True                 # its consumers are opened later
     r.g = g
     r.given = r.kept = found.snapshot_index
     r.given_term = found.snapshot_term
@@ -167,7 +166,7 @@ cdef int replicated_begin(ReplicatedStream* r, Group* g, const RaftFound* found)
 
 
 cdef void replicated_stop(ReplicatedStream* r) noexcept nogil:
-    # With the lock held; then its group is closed WITHOUT it, and it is freed.
+    # With the lock held. Close the group next WITHOUT the lock, then free the member.
     if r.s != NULL:
         member_ending(r.s, NULL)
     stream_rests(r)
@@ -176,7 +175,7 @@ cdef void replicated_stop(ReplicatedStream* r) noexcept nogil:
 
 
 cdef void replicated_part(ReplicatedStream* r) noexcept nogil:
-    # As replicated_stop; the stream is this server's alone from now on, and does not serve yet.
+    # As replicated_stop; the stream belongs to this server alone from now on, and does not serve yet.
     cdef Stream* s = r.s
     replicated_stop(r)
     if s != NULL:

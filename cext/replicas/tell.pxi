@@ -1,7 +1,7 @@
-# What the control plane hears of replicas.
+# News of members for the control plane, and a member's standing.
 
 cdef void replica_tell(Group* g, Event* e, ReplicaNews what) noexcept nogil:
-    # The texts and the other numbers are the caller's.
+    # The caller sets the texts and the other numbers.
     e.kind = EV_REPLICA
     e.account = g.of.account
     e.num[0] = <int64_t>g.number
@@ -16,25 +16,25 @@ cdef void replica_tell_only(Group* g, ReplicaNews what) noexcept nogil:
 
 
 cdef ReplicaStanding standing_based(ReplicaStanding standing) noexcept nogil:
-    # A state is applied, from the log or in its place.
+    # The standing once a state is applied.
     return STANDS_JOINS if standing == STANDS_AWAITS or standing == STANDS_JOINS else STANDS_MEMBER
 
 
 cdef bint has_joined(ReplicaStanding standing, const RaftState* now, uint64_t applied) noexcept nogil:
-    # Whether a member that joins has all that the group agreed on.
+    # Whether a joining member has all that the group agreed on.
     return (standing == STANDS_JOINS and now.leader != 0 and not now.behind and applied == now.commit and applied > 0
             and now.last > 0)
 
 
 cdef void replica_joined(Group* g) noexcept nogil:
-    # It may ask for votes from now on.
+    # Allows the member to ask for votes.
     raft_observe(g.raft, False)
     group_due(g)
     replica_tell_only(g, REPLICA_JOINED)
 
 
 cdef const char* stopped_why(Group* g, ReplicaNews* what) noexcept nogil:
-    # Of a group that was stopped by itself; NULL: it has no part in its group any more.
+    # Why a group stopped by itself; NULL: this member was removed.
     cdef int error = raftlog_error(g.log)
     if error:
         what[0] = REPLICA_FAILED

@@ -1,7 +1,7 @@
-"""The routes of a server as a state machine: what it says on them, which it keeps, whom it dials.
+"""The routes of a server as a state machine: what to say, which links to keep, whom to dial.
 
-Nothing here knows sockets or clocks: who drives it hands in what happened, and does what the mesh
-asks for. The handshake, the pools and the gossip are nats-server's (docs/links.md).
+No sockets or clocks: a driver hands in events, and does what the mesh asks for. Handshake, pools
+and gossip are nats-server's (docs/links.md).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from .words import Info, RouteConnect, connect_line, gossip_line, info_line, rea
 RETRY = 1.0
 RETRY_MAX = 30.0
 PROTOCOL = 3
-"""The version of the protocol that servers speak with each other."""
+"""The version of the routes' protocol."""
 
 
 def agreed_size(own: int, others: int) -> int:
-    """How many connections a pool has: the larger of what both sides want. 0: no pool, one
-    connection for all accounts, as either side has none (-1 in its configuration, or old)."""
+    """The number of connections in a pool: the larger of the two wishes. 0: no pool, but a single
+    connection for all accounts, as one side is old or has no pool (-1 in its configuration)."""
     if own <= 0 or others <= 0:
         return 0
     return max(own, others)
 
 
 class Mesh:
-    """The routes of one server."""
+    """The routes of a server."""
 
     def __init__(
         self,
@@ -51,16 +51,16 @@ class Mesh:
         self._nonce = nonce
         self._random = rand
 
-    # ---- what happens
+    # ---- events
 
     def start(self, now: float) -> None:
-        """Dials those that the configuration names."""
+        """Dials the configured servers."""
         for target in self.targets:
             target.at = now
         self.tick(now)
 
     def tick(self, now: float) -> float | None:
-        """Dials who is due: when to be called again."""
+        """Dials servers that are due; when to call again, None: not scheduled."""
         due = [target for target in self.targets if target.at is not None and target.at <= now]
         for target in due:
             target.at = None
@@ -72,17 +72,17 @@ class Mesh:
         return min((t.at for t in self.targets if t.at is not None), default=None)
 
     def dialled(self, number: int, target: Target, account: str, address: str) -> None:
-        """What was to be dialled is this link. `opened` or `closed` tells what becomes of it."""
+        """A dialled connection has become this link; `opened` or `closed` follows."""
         self._links[number] = Link(number=number, address=address, target=target, account=account)
 
     def unreachable(self, target: Target, account: str, why: str, now: float) -> None:
-        """It could not be dialled."""
+        """A server could not be reached."""
         target.dialling.discard(account)
         self._complain(target, why)
         self._again(target, now)
 
     def opened(self, number: int, address: str) -> None:
-        """Bytes may flow on a link, which was dialled or accepted."""
+        """A dialled or accepted link is connected."""
         link = self._links.get(number)
         if link is None:
             own = self._info(nonce=self._nonce())
@@ -104,14 +104,14 @@ class Mesh:
         self._transport.write(number, connect_line(connect))
 
     def connect(self, number: int, text: bytes) -> None:
-        """A CONNECT has come."""
+        """A CONNECT came in."""
         with self._hearing(number, "CONNECT") as link:
             said = read(text, RouteConnect)
             self._check_connect(link, said)
             link.connect = said
 
     def info(self, number: int, text: bytes) -> None:
-        """An INFO has come: the other server's own, or what it says of another one."""
+        """An INFO came in: about the other server itself, or about a third one."""
         with self._hearing(number, "INFO") as link:
             said = read(text, Info)
             if link.info is None:
@@ -125,7 +125,8 @@ class Mesh:
 
     @contextmanager
     def _hearing(self, number: int, verb: str) -> Iterator[Link]:
-        """The link waits while what it has said is looked at; then it goes on, or is refused."""
+        """Frames the handling of a line: the link reads on afterwards, or is refused on an
+        error."""
         link = self._links[number]
         try:
             yield link
@@ -139,19 +140,20 @@ class Mesh:
             link.switching = False
 
     def error(self, number: int, text: bytes) -> None:
-        """The other server has said -ERR, and closes."""
+        """An -ERR came in; the other server closes the link."""
         link = self._links.get(number)
         where = link.address if link is not None else ""
         self._transport.log("error", f"Route {where}: {text.decode(errors='replace').strip()}")
 
     def hailed(self, number: int) -> None:
-        """The first PONG: the other side lets us in. The next connection of its pool may come."""
+        """The first PONG: the other server has admitted the link. Dials the pool's next
+        connection."""
         link = self._links.get(number)
         if link is not None and link.target is not None and link.peer is not None:
             self._fill(link.peer, link.target)
 
     def closed(self, number: int, now: float) -> None:
-        """A link is gone."""
+        """A link was closed."""
         link = self._links.pop(number, None)
         if link is None:
             return
@@ -167,25 +169,25 @@ class Mesh:
             self._again(target, now)
 
     def shown(self) -> list[Link]:
-        """The links that are open; in any thread."""
+        """The open links; in any thread."""
         return [link for link in list(self._links.values()) if link.peer is not None]
 
     def elsewhere(self) -> tuple[list[str], list[str]]:
-        """Where clients reach the other servers that they may connect to: by the protocol's own
-        port, and by WebSocket."""
+        """The URLs of the other servers for clients, and for WebSocket clients, without those of
+        servers that are shutting down."""
         staying = [peer.info for peer in self.peers.values() if not peer.leaves]
         plain = dict.fromkeys(url for info in staying for url in info.connect_urls)
         websocket = dict.fromkeys(url for info in staying for url in info.ws_connect_urls)
         return list(plain), list(websocket)
 
     def leaf_urls(self) -> list[str]:
-        """Where leaf nodes reach the other servers."""
+        """The other servers' URLs for leaf nodes."""
         found = (url for peer in self.peers.values() for url in peer.info.leafnode_urls)
         return list(dict.fromkeys(found))
 
     def follow(self, targets: list[Target], now: float) -> None:
-        """Of servers that the configuration names, these alone are dialled from now on; connections
-        that were dialled to others end."""
+        """Takes the configured servers anew: closes the connections that were dialled to servers
+        that are not configured any more."""
         wanted = {target.named: target for target in targets}
         for target in [t for t in self.targets if t.explicit]:
             if wanted.pop(target.named, None) is None:
@@ -198,7 +200,7 @@ class Mesh:
             self.targets.append(target)
 
     def judge_logins(self) -> None:
-        """Cuts who came in by another login than there is now."""
+        """Closes links that were accepted with another login than the present one."""
         for link in self.shown():
             if not link.dialled and link.connect is not None and not self._may_come(link.connect):
                 self._refuse(link, Refused(Reason.LOGIN, "Authorization Violation"))
@@ -208,7 +210,7 @@ class Mesh:
         return not s.user or (said.user, said.password) == (s.user, s.password)
 
     def tell(self) -> None:
-        """Tells the others what this server says of itself now."""
+        """Announces this server's changed INFO to all others."""
         for link in self.shown():
             self._tell(link)
 
@@ -217,12 +219,12 @@ class Mesh:
         self._transport.write(link.number, info_line(own))
 
     def gateway_urls(self) -> list[str]:
-        """Where servers of other clusters reach the other servers."""
+        """The other servers' URLs for gateways."""
         found = (peer.info.gateway_url for peer in self.peers.values())
         return [url for url in dict.fromkeys(found) if url]
 
     def leave(self) -> None:
-        """Tells the others that clients had better not connect to this server."""
+        """Asks the other servers to send clients elsewhere."""
         info = self._info()
         info.ldm = True
         for peer in self.peers.values():
@@ -230,19 +232,19 @@ class Mesh:
                 self._transport.write(link.number, info_line(info))
 
     def name_of(self, number: int) -> str:
-        """The name of the server behind a link; "": it is not known yet."""
+        """The name of a link's server; "": not known yet."""
         link = self._links.get(number)
         return "" if link is None or link.info is None else link.info.server_name
 
     def id_of(self, number: int) -> str:
-        """The id of the server behind a link; "": it is not known yet."""
+        """The id of a link's server; "": not known yet."""
         link = self._links.get(number)
         return "" if link is None or link.info is None else link.info.server_id
 
-    # ---- what is said
+    # ---- lines to send
 
     def _said_more(self, link: Link, before: Info, said: Info) -> None:
-        """Another INFO of a server that is here."""
+        """Another INFO about a server with open links."""
         if said.ldm:
             if link.peer is not None and not link.peer.leaves:
                 link.peer.leaves = True
@@ -256,7 +258,7 @@ class Mesh:
     def _info(
         self, *, nonce: str = "", account: str = "", place: int = 0, chosen: str = ""
     ) -> Info:
-        """`chosen`: the mode of compression."""
+        """`chosen`: the negotiated compression mode."""
         s = self.settings
         info = Info(
             server_id=s.server_id,
@@ -309,13 +311,13 @@ class Mesh:
                 Reason.CLUSTER, f"Rejecting connection, cluster name {other} does not match {own}"
             )
 
-    # ---- the handshake
+    # ---- handshake
 
     def _first_info(self, link: Link, said: Info) -> None:
         s = self.settings
         if said.server_id == s.server_id:
             if link.target in self.targets:
-                self.targets.remove(link.target)  # it leads here
+                self.targets.remove(link.target)  # it is this server's own address
             raise Refused(Reason.DUPLICATE)
         if not link.dialled and link.connect is None:
             raise Refused(Reason.LOGIN, "Authorization Violation")
@@ -338,7 +340,8 @@ class Mesh:
         self._register(link, said, size)
 
     def _compress(self, link: Link, others: str) -> bool:
-        """Whether compression begins, behind which the other side says its INFO once more."""
+        """Begins compression, if it is negotiated; whether it was. The other side then repeats its
+        INFO."""
         try:
             if not compression.begins(link, self.settings.compression, others):
                 return False
@@ -353,8 +356,9 @@ class Mesh:
         return True
 
     def _agree(self, name: str, dynamic: bool, server_id: str) -> bool:
-        """Whether both call the cluster alike. Of two names the configured one stays, or the larger
-        of two that were made; who takes the other one starts anew with all servers but this."""
+        """Whether both servers use the same cluster name. A configured name wins over a generated
+        one, and the larger of two generated names over the smaller. A server that changes its name
+        reconnects to all servers but this."""
         s = self.settings
         if name == s.cluster:
             return True
@@ -426,14 +430,14 @@ class Mesh:
         )
         told, s = link.greeting, self.settings
         if told is not None and (told.import_, told.export) != (s.imports, s.exports):
-            self._tell(link)  # the rules have changed since it came
+            self._tell(link)  # the permissions have changed since the link's first INFO
         if not is_known:
             self._transport.joined(link.number)
         if is_new:
             self._announce(said, link)
 
     def _fill(self, peer: Peer, target: Target) -> None:
-        """Dials what a peer's pool lacks, one after the other, and what accounts lack."""
+        """Dials the next connection that a peer's pool lacks, and those that accounts lack."""
         if not peer.pooled:
             return
         wanted = [account for account in self.settings.accounts if account not in peer.accounts]
@@ -446,8 +450,8 @@ class Mesh:
     # ---- gossip
 
     def _announce(self, newcomer: Info, link: Link) -> None:
-        """Tells the others of a server that is new here, and where it is dialled: of its pool, and
-        of each account's connection by itself, on theirs where there is one."""
+        """Tells the other servers about a new one and its address: over the pool about its pool,
+        and over an account's own connection about the account's, where there is one."""
         target = link.target
         if target is not None and not target.explicit and target.gossip != Gossip.OVERRIDE.value:
             return
@@ -465,14 +469,14 @@ class Mesh:
                 self._transport.write(over.number, gossip_line(said))
 
     def _gossip_mode(self, of: Link, over: Link) -> Gossip:
-        """What the receiver may tell others of a newcomer, once it has dialled that one."""
+        """What the receiver may tell others about a newcomer, once it has dialled the newcomer."""
         decides = over.target if of.target is None else of.target
         if decides is not None and decides.explicit:
             return Gossip.OVERRIDE
         return Gossip.DISABLED if of.target is None else Gossip.DEFAULT
 
     def _heard_of(self, said: Info) -> None:
-        """A server that another one has told of is dialled, unless it is here or named already."""
+        """Dials a server that another one has announced, unless it is connected or configured."""
         if said.server_id in self.peers or said.server_id == self.settings.server_id or not said.ip:
             return
         account = said.route_account
@@ -491,7 +495,7 @@ class Mesh:
         self.targets.append(target)
         self._dial(target)
 
-    # ---- dialling, and the end
+    # ---- dialling and closing
 
     def _dial(self, target: Target, account: str = "") -> None:
         target.dialling.add(account)
@@ -522,11 +526,11 @@ class Mesh:
             self._transport.clients_change()
 
     def _named(self, peer: Peer) -> Target | None:
-        """The target that a server is, if it is one."""
+        """The target whose server is this peer; None: it is no target."""
         return next((t for t in self.targets if t.peer == peer.info.server_id), None)
 
     def _again(self, target: Target, now: float) -> None:
-        """When a server is dialled again; if it is here by then, what lacks of its pool."""
+        """Schedules the next attempt to dial a server, or to complete its pool."""
         if target not in self.targets or target.at is not None:
             return
         target.attempts += 1
