@@ -1,8 +1,8 @@
-# What a consumer that leads a Raft group proposes: its state changes when that is applied (apply.pxi). Until then a message that
-# is pending is in none of its lists, so that nothing else comes of it.
+# Proposals of a consumer that leads a Raft group. Its state changes when they are applied (apply.pxi). Until then the pending
+# message is in none of the consumer's lists, so that nothing else happens to it.
 
 cdef int propose(Consumer* c, const ConsumerEntry* e) noexcept nogil:
-    # 0 | -1 not proposed: the group takes no more for the moment, or its server is not to lead any more, as without memory.
+    # 0 | -1 not proposed: the group takes no more for the moment, or the lead has to end, as without memory.
     cdef ConsumerGroup* g = c.group
     cdef int rc = -1
     g.entry.n = 0
@@ -45,7 +45,7 @@ cdef int propose_position(Consumer* c, ConsumerOp op, uint64_t next, Span reply)
     return propose(c, &e)
 
 
-# ---- of what is pending ------------------------------------------------------------------------------------------------
+# ---- pending messages ------------------------------------------------------------------------------------------------
 
 cdef void await_group(Consumer* c, uint32_t i, Place place) noexcept nogil:
     pending_unplace(&c.pending, i)
@@ -53,7 +53,7 @@ cdef void await_group(Consumer* c, uint32_t i, Place place) noexcept nogil:
 
 
 cdef int propose_done(Consumer* c, uint32_t i) noexcept nogil:
-    # It is acked, or gone. nats-server takes no ack of a delivery below the floor. As propose.
+    # The message is acked, or left the stream. nats-server ignores acks of deliveries below the floor. Returns as propose.
     cdef const Pending* e = entry_at(&c.pending, i)
     if e.place == AT_ACKED:
         return 0
@@ -64,7 +64,7 @@ cdef int propose_done(Consumer* c, uint32_t i) noexcept nogil:
 
 
 cdef void propose_acked_upto(Consumer* c, uint64_t sseq) noexcept nogil:
-    # With ack policy all: nats-server takes acks of what is pending.
+    # For ack policy all: nats-server takes only acks of pending messages.
     cdef uint32_t i = pending_find(&c.pending, sseq)
     if i == 0:
         i = c.pending.last
@@ -82,7 +82,7 @@ cdef void propose_deadline(Consumer* c, uint32_t i, int64_t deadline) noexcept n
 
 
 cdef int propose_given_up(Consumer* c, uint32_t i) noexcept nogil:
-    # As delivered once more than it may be. As propose.
+    # Reports one delivery more than are allowed. Returns as propose.
     cdef const Pending* e = entry_at(&c.pending, i)
     cdef uint64_t deliveries = max(<uint64_t>e.deliveries, <uint64_t>c.cfg.max_deliver) + 1
     if propose_delivered(c, e.dseq, e.sseq, deliveries, wall_time(c, e.sent)) < 0:
@@ -92,14 +92,14 @@ cdef int propose_given_up(Consumer* c, uint32_t i) noexcept nogil:
 
 
 cdef void proposed_gone(Consumer* c, uint64_t sseq) noexcept nogil:
-    # A message left the stream that was given up.
+    # A message that was delivered too often has left the stream.
     cdef uint64_t deliveries
     if u64map_get(&c.exhausted, sseq, &deliveries):
         propose_acked(c, c.floor_dseq, sseq)
 
 
 cdef void start_tell(Consumer* c) noexcept nogil:
-    # Where a new consumer starts.
+    # Proposes where a new consumer starts.
     if c.fresh and c.role == ROLE_LEADS:
         propose_position(c, OP_SKIP, c.next, span(NULL, 0))
 
@@ -114,7 +114,7 @@ cdef void request_ends(Consumer* c, Pull* q) noexcept nogil:
 
 
 cdef void requests_tell(Consumer* c) noexcept nogil:
-    # Of those that were not served at once.
+    # Proposes the pull requests that were not served at once.
     cdef ListWalk all = list_walk(&c.pull.all)
     cdef Pull* q = <Pull*>list_owner(list_step(&all), &(<Pull*>NULL).node)
     while q != NULL and c.group.untold:
@@ -126,7 +126,7 @@ cdef void requests_tell(Consumer* c) noexcept nogil:
         q = <Pull*>list_owner(list_step(&all), &(<Pull*>NULL).node)
 
 
-# ---- what waits for its proposals --------------------------------------------------------------------------------------
+# ---- messages that wait for proposals --------------------------------------------------------------------------------
 
 cdef Flight* flight_new(Consumer* c, FlightKind kind, Span dest, Span reply, Span header) noexcept nogil:
     # NULL: no memory
@@ -155,7 +155,7 @@ cdef void flight_add(Consumer* c, Flight* f) noexcept nogil:
 
 
 cdef Flight* flight_take(Consumer* c) noexcept nogil:
-    # The next one that waits for nothing more, out of the list; NULL: there is none.
+    # Takes the next message whose proposals are applied out of the list; NULL: there is none.
     cdef Flight* f = <Flight*>list_owner(list_first(&c.group.flights), &(<Flight*>NULL).node)
     if f == NULL or f.after > c.group.applied:
         return NULL
@@ -175,7 +175,7 @@ cdef void flight_free(Flight* f) noexcept nogil:
 
 
 cdef int status_later(Consumer* c, Span dest, Span reply, Span header) noexcept nogil:
-    # Behind all that is on its way. 0 | -1 no memory
+    # Sends a status behind all waiting messages. 0 | -1 no memory
     cdef Flight* f = flight_new(c, FLIGHT_STATUS, dest, reply, header)
     if f == NULL:
         return -1
@@ -184,8 +184,8 @@ cdef int status_later(Consumer* c, Span dest, Span reply, Span header) noexcept 
 
 
 cdef void answer_later(Consumer* c, Span reply) noexcept nogil:
-    # A double ack, when all that was proposed by now is applied. Where it could not be proposed, or without memory, it is not
-    # answered, and asked again.
+    # Sends a double ack's answer once all present proposals are applied. If they failed, or without memory, there is no answer,
+    # and the client asks again.
     cdef Flight* f = NULL
     if not c.group.refused and not c.group.busy:
         f = flight_new(c, FLIGHT_ANSWER, span(NULL, 0), reply, span(NULL, 0))
@@ -193,10 +193,10 @@ cdef void answer_later(Consumer* c, Span reply) noexcept nogil:
         flight_add(c, f)
 
 
-# ---- the beginning and end of a lead -----------------------------------------------------------------------------------
+# ---- beginning and end of a lead ---------------------------------------------------------------------------------------
 
 cdef void lead_forget(Consumer* c) noexcept nogil:
-    # What was proposed may still be applied, as another member's word.
+    # Proposals under way may still be applied, then as another member's entries.
     cdef ConsumerGroup* g = c.group
     cdef uint32_t i = c.pending.first
     cdef Pending* e

@@ -1,7 +1,7 @@
-# o.dat, a consumer's state for nats-server: read on opening, written at a clean stop. While the server runs the log is
-# the state, and afterwards too: the log names the files (by hash and time) that say nothing which it does not say. A
-# file with another hash was written by nats-server since, or by a stop that was cut short; it is as new as can be.
-# A hash that differs where the time does not is damage, and the log is believed.
+# o.dat, a consumer's state in nats-server's form: read when the consumer is opened, written at a clean stop. The log stays the
+# real state: it lists, by hash and time, the files that say nothing more than it does. A file with another hash was written
+# later, by nats-server or by a stop that was cut short, and is believed. A file with another hash but the listed time is damaged,
+# and the log is believed.
 
 cdef enum:
     SYNC_EACH_STATE = 32                # more files than this are synced by one call for the file system
@@ -11,9 +11,9 @@ cdef uint64_t* STATE_KEY = [0x6a736572766572, 0x636f6e73756d6572, 0x6f2e646174, 
 
 
 cdef struct StateFile:
-    # What o.dat says; no bytes: there is none.
+    # The contents of o.dat; no bytes: no file.
     Span bytes
-    int64_t time                        # of its last change, wall clock
+    int64_t time                        # of the last change, wall clock
 
 
 cdef uint64_t state_hash(Span state) noexcept nogil:
@@ -25,7 +25,7 @@ cdef bytes state_path(object directory):
 
 
 cdef object read_state(FileOps* f, object directory):
-    # The bytes of o.dat and their time; none and 0 when there is no file.
+    # The bytes of o.dat and its time; b"" and 0 if there is no file.
     cdef bytes path = state_path(directory)
     cdef const char* name = path
     cdef Bytes b
@@ -78,7 +78,7 @@ cdef int state_save(FileOps* f, const char* path, Span state, int64_t time, bint
 
 
 cdef int states_sync(FileOps* f, const char* path) noexcept nogil:
-    # Everything on the file system of this file. 0 | -errno
+    # Syncs the whole file system of this file. 0 | -errno
     cdef int fd = f.open(f.ctx, path, O_RDONLY, 0)
     cdef int rc
     if fd < 0:
@@ -89,7 +89,7 @@ cdef int states_sync(FileOps* f, const char* path) noexcept nogil:
 
 
 cdef int state_put(FileOps* f, bytes directory, bint sync) except 1:
-    # What was saved takes the place of the file before. 0 | -errno
+    # Puts the temporary file in o.dat's place. 0 | -errno
     cdef bytes path = state_path(directory)
     cdef bytes temp = temporary(path)
     cdef const char* name = path
@@ -98,7 +98,7 @@ cdef int state_put(FileOps* f, bytes directory, bint sync) except 1:
     cdef int rc
     with nogil:
         rc = f.rename(f.ctx, temp_name, name)
-        # The next start's log knows this file alone: the one before it may not come back and pass for nats-server's.
+        # The log lists only this file: if the former one came back, it would pass for nats-server's.
         if rc == 0 and sync:
             rc = f.sync_dir(f.ctx, place)
     return rc
@@ -109,7 +109,7 @@ cdef bytes temporary(bytes path):
 
 
 cdef int state_keep(FileOps* f, tuple given, bint sync) except 1:
-    # Saved under its temporary name. 0 | -errno
+    # Writes the state to the temporary file. 0 | -errno
     cdef bytes directory, state, temp
     cdef const char* name
     cdef Span text
@@ -125,8 +125,7 @@ cdef int state_keep(FileOps* f, tuple given, bint sync) except 1:
 
 
 cdef int write_together(FileOps* f, list states) except 1:
-    # All of them, with two syncs of their file system. 0 | -errno of the first that failed: then of none is known whether it is
-    # on disk.
+    # Writes all of them with two syncs of the file system. 0 | -errno of the first failure: then none is known to be on disk.
     cdef bytes path = state_path(states[0][0])
     cdef bytes temp = temporary(path)
     cdef const char* name = path
@@ -146,18 +145,18 @@ cdef int write_together(FileOps* f, list states) except 1:
 
 
 cdef object warn_unwritten(bytes path, int rc):
-    import logging  # takes a tenth of a start, which has nothing to say
+    import logging  # a tenth of the time of a start, which rarely needs it
 
     log = logging.getLogger("jsserver.consumers")
     log.warning("State for nats-server not written: %s: %s", os.fsdecode(path), os.strerror(-rc))
 
 
 cdef object write_states(FileOps* f, list states):
-    # (directory, bytes, time) of each. What cannot be written is reported: the log has it, only nats-server misses it.
+    # (directory, bytes, time) of each. A failure is only reported: the log has the state, only nats-server misses it.
     cdef int rc
     if len(states) > SYNC_EACH_STATE and write_together(f, states) == 0:
         return
-    # Also what was written before a sync that failed: no later one says that it is on disk.
+    # Includes files written before a failed sync: a later sync would not report them.
     for given in states:
         rc = state_keep(f, given, True)
         if rc == 0:
@@ -167,8 +166,8 @@ cdef object write_states(FileOps* f, list states):
 
 
 cdef bint final_state_of(Consumer* c, Bytes* b, int64_t* time) noexcept nogil:
-    # The state for nats-server, unless its file has it. The log names the file before it is there: whichever of the two
-    # a crash leaves, the log says all.
+    # The state for o.dat, unless the file has it already. The log lists the file before it is written: whichever a crash leaves,
+    # the log is complete.
     cdef uint64_t hash
     if not c.logged or consumer_encode_state(c, b) < 0:
         return False

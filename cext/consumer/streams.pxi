@@ -1,4 +1,4 @@
-# The face of streams with consumers for the control plane: opening, failing and coming back, closing.
+# Streams with consumers for the control plane: opening, failing and coming back, closing.
 
 cdef class StreamHandle(IntakeFace):
     """A stream with its consumers."""
@@ -16,7 +16,7 @@ cdef class StreamHandle(IntakeFace):
                 self.handles.remove(handle)
 
     def activate(self, bint hold=False) -> None:
-        """hold: a consumer could not be opened; what only it may need stays."""
+        """hold: a consumer could not be opened; messages that only it may need stay."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -28,7 +28,8 @@ cdef class StreamHandle(IntakeFace):
         self.lead_all()
 
     def await_consumers(self) -> None:
-        """Of a member of a Raft group: until `serve`, nobody knows what its consumers need, and all stays."""
+        """For a member of a Raft group: no message is removed before `serve`, because the consumers that need it are not
+        known."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -38,7 +39,7 @@ cdef class StreamHandle(IntakeFace):
         self.check(open)
 
     def serve(self) -> None:
-        """Of a member of a Raft group: all its consumers are open, and those that have no group deliver from now on."""
+        """For a member of a Raft group: all consumers are open. Those without a group deliver from now on."""
         cdef bint open
         with nogil:
             open = self.enter()
@@ -84,7 +85,7 @@ cdef class StreamHandle(IntakeFace):
             self.box.leave()
 
     cdef int put_down(self) except -1:
-        # Consumers and store leave the stream that failed; it stays to say why to clients that publish or ask.
+        # Takes consumers and store off a failed stream. The stream stays, to tell clients why it failed.
         cdef ConsumerHandle h
         if self.s.store == NULL:
             return 0
@@ -116,7 +117,7 @@ cdef class StreamHandle(IntakeFace):
         return 0
 
     cdef int come_back(self, bint mirror) except -1:
-        # What is on disk takes the place of the stream that failed. It changes nothing before resume.
+        # Replaces a failed stream by what is on disk. The new one changes nothing before resume.
         cdef Stream* old = self.s
         cdef Stream* new = NULL
         cdef StoreConfig config
@@ -146,7 +147,7 @@ cdef class StreamHandle(IntakeFace):
         return 0
 
     cdef int refuse_rest(self, Store* store) except -1:
-        # A message that came while its group was being written may be in it, and was refused with the one after.
+        # A message that was refused when writing its commit group failed may be on disk all the same: it is removed.
         cdef uint64_t seq
         cdef int rc = ST_OK
         with nogil:
@@ -220,7 +221,7 @@ cdef class StreamHandle(IntakeFace):
         return 0
 
     cdef int drop(self, Stream* new, Store* store, list opened) except -1:
-        # An attempt to come back that failed: the files stay as they are.
+        # Gives up an attempt to come back. The files stay as they are.
         cdef ConsumerHandle h
         cdef Consumer* c
         for h in opened:
@@ -242,7 +243,7 @@ cdef class StreamHandle(IntakeFace):
         return 0
 
     cdef int open_log(self, Stream* s) except -1:
-        # The first time that a consumer is kept on disk. The caller holds `opening`, so that nobody closes.
+        # Opens the log when the first consumer is kept on disk. The caller holds `opening`, so that nobody closes meanwhile.
         cdef ReplayContext x
         cdef Consumers* k
         cdef Log* log
@@ -271,10 +272,11 @@ cdef class StreamHandle(IntakeFace):
         return 0
 
     def open_consumer(self, prepared, directory, bint hold=False):
-        """A ConsumerHandle, new or with what o.dat in its directory and the stream's log say; of a stream in memory
-        the directory is only read.
+        """A ConsumerHandle of a new consumer, or of one with state in its directory's o.dat and the stream's log. For a stream in
+        memory the directory is only read.
 
-        hold: it delivers nothing before `begin`."""
+        hold: the consumer delivers nothing before `begin`.
+        """
         return self.open_as(prepared, directory, hold, JOINS_NOT, None)
 
     cdef ConsumerHandle open_as(self, object prepared, object directory, bint hold, Joining joining, bytes given):
@@ -321,7 +323,7 @@ cdef class StreamHandle(IntakeFace):
                     else:
                         consumer_info(c, info)
                 self.box.leave()
-                while c != NULL and rc == 0 and more:   # others have their turns
+                while c != NULL and rc == 0 and more:   # other threads run in between
                     self.box.lock()
                     more = consumer_step(c)
                     if c.count.failed:
@@ -339,7 +341,7 @@ cdef class StreamHandle(IntakeFace):
         return h
 
     def withhold(self, bint on) -> None:
-        # The holder of `opening` keeps the store: no reopen and no close takes it away meanwhile.
+        # Holding `opening` keeps the store: neither reopen nor close can take it away meanwhile.
         cdef Store* store
         with self.opening:
             with nogil:
@@ -396,7 +398,7 @@ cdef class StreamHandle(IntakeFace):
 
 
 cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object prepared, object directory):
-    # A stream opened for the engine. StoreError
+    # Opens a stream for the engine. StoreError
     cdef StreamHandle h = StreamHandle()
     h.open(box, place, prepared, directory)
     return h

@@ -1,8 +1,8 @@
-# What a leader does: entries into the log and out to all, answers counted, leadership given away.
+# A leader: sends entries to its log and to all members, counts their answers, and hands over.
 
 cdef int message_send(Raft* r, Span entries, uint32_t n) noexcept nogil:
-    # One message to all, of so many entries, into the own log, too, where it has any. It goes out before it is on disk here:
-    # the leader counts itself when its own copy is (Raft thesis, 10.2.1).
+    # Sends n entries as one message to all, and stores them in this log unless n is 0. The message goes out before it is on disk
+    # here: the leader counts itself once its own copy is (Raft thesis, 10.2.1).
     cdef AppendEntry m
     cdef RaftAction a
     cdef Bytes b
@@ -43,7 +43,7 @@ cdef int message_send(Raft* r, Span entries, uint32_t n) noexcept nogil:
 
 
 cdef int entry_send(Raft* r, EntryType type, Span data) noexcept nogil:
-    # One entry alone, behind what is proposed already.
+    # Sends a single entry, behind all earlier proposals.
     cdef Bytes b
     cdef int rc = proposals_send(r)
     if rc < 0:
@@ -69,7 +69,7 @@ cdef int proposals_send(Raft* r) noexcept nogil:
 
 
 cdef int set_send(Raft* r) noexcept nogil:
-    # The set of the members, as an entry.
+    # Sends the set of members as an entry.
     cdef Bytes b, ids
     cdef uint32_t i
     cdef int rc = RAFT_OK
@@ -89,7 +89,7 @@ cdef int set_send(Raft* r) noexcept nogil:
 
 
 cdef int become_leader(Raft* r) noexcept nogil:
-    # Elected. It leads when the first entry of its term is applied, as all before that is applied then.
+    # Elected. It leads once the first entry of its term is applied, because all earlier entries are applied then.
     cdef int rc
     r.role = RAFT_ELECTED
     r.follow.leader = r.id
@@ -101,7 +101,7 @@ cdef int become_leader(Raft* r) noexcept nogil:
     r.lead.quorum_look = r.now + QUORUM_LOST
     r.lead.grown = r.now                        # nobody has had the time to answer
     rc = act_role(r)
-    if rc == RAFT_OK and r.lost:                # elected by all: what they have is all there is
+    if rc == RAFT_OK and r.lost:                # elected by all: their logs are all there is
         r.lost = False
         rc = act_plain(r, ACT_WHOLE, 0, 0, 0)
     if rc == RAFT_OK:
@@ -128,7 +128,7 @@ cdef int raft_propose(Raft* r, uint64_t term, EntryType type, Span data) noexcep
 
 
 cdef int raft_turn_end(Raft* r) noexcept nogil:
-    # What was proposed in the turn is one message. A commit that no message has carried gets a heartbeat.
+    # Sends the turn's proposals as one message, and a heartbeat if a commit was not sent with any message.
     cdef int rc
     if not is_leading(r):
         return RAFT_OK
@@ -152,14 +152,14 @@ cdef int raft_stored(Raft* r, uint64_t generation, uint64_t index) noexcept nogi
     rc = whole_look(r)
     if r.role != RAFT_FOLLOWER:
         return RAFT_OK
-    while rc == RAFT_OK and i <= index:         # one answer for each: a nats-server counts them by their index
+    while rc == RAFT_OK and i <= index:         # one answer each: a nats-server counts answers by index
         rc = answer(r, term_at(&r.log, i), i, True, span(r.follow.answer, r.follow.n_answer), REPLY_NONE)
         i += 1
     return rc
 
 
 cdef int commit_count(Raft* r) noexcept nogil:
-    # Commits what a quorum has on disk, if it is of this term: what is older commits with it.
+    # Commits what a quorum has on disk up to an entry of this term; older entries commit with it.
     cdef Members* m = &r.members
     cdef uint64_t index = 0, candidate
     cdef uint32_t i, j, have
@@ -181,7 +181,7 @@ cdef int commit_count(Raft* r) noexcept nogil:
 
 
 cdef int removed_look(Raft* r) noexcept nogil:
-    # A leader whose removal is committed tells the others that it is, and leads no more.
+    # A leader whose own removal is committed tells the others so, and stops.
     cdef int rc
     if not is_leading(r) or change_pends(r, r.id) or not is_outside(r):
         return RAFT_OK
@@ -203,7 +203,7 @@ cdef int raft_applied(Raft* r, uint64_t index) noexcept nogil:
 
 
 cdef int raft_hand_over(Raft* r, uint64_t to) noexcept nogil:
-    # Steps down at once; the entry says whom this one wishes for.
+    # Steps down at once; the entry names the preferred successor.
     cdef RaftPeer* p = peer_find(&r.members, to)
     cdef uint64_t match = 0
     cdef uint32_t i
@@ -223,7 +223,7 @@ cdef int raft_hand_over(Raft* r, uint64_t to) noexcept nogil:
 
 
 cdef int raft_failed(Raft* r) noexcept nogil:
-    # The own disk refuses: others can do better. What waits here gets no answer, and nobody a vote.
+    # This member's disk fails: it stops, answers and votes no more, and hands over if it leads.
     cdef int rc = raft_hand_over(r, 0) if is_leading(r) else RAFT_OK
     raft_stop(r)
     return rc if rc < 0 else act_role(r)
@@ -232,8 +232,8 @@ cdef int raft_failed(Raft* r) noexcept nogil:
 cdef int membership_propose(Raft* r, EntryType type, uint64_t peer) noexcept nogil:
     if not is_leading(r):
         return RAFT_NOT_LEADER
-    # Before an entry of the own term is committed a change of a former leader may be, with another quorum. While a group
-    # comes into being there is none: its first entry waits for members to be added.
+    # Until an entry of this term is committed, a former leader's change of members may be pending, with another quorum. A new
+    # group has no former leader: its first entry waits for members to be added.
     if change_pends(r, 0) or r.apply.commit < r.lead.ready_at and r.members.n >= r.members.size:
         return RAFT_BUSY
     if (peer_find(&r.members, peer) != NULL) == (type == ENTRY_ADD_PEER):
@@ -265,14 +265,14 @@ cdef int raft_remove_peer(Raft* r, uint64_t peer) noexcept nogil:
 
 
 cdef bint may_join(const Raft* r, const AppendResponse* m) noexcept nogil:
-    # Whether who answers becomes a member: of a managed group one that is assigned, when its log reaches as far as this one.
+    # Whether a member that answers joins the group. In a managed group: an assigned one whose log has caught up with this one.
     if r.managed:
         return m.success and is_assigned(&r.members, m.peer)
     return not removed_lately(&r.members, m.peer, r.now)
 
 
 cdef int members_look(Raft* r) noexcept nogil:
-    # Members that the group is to have no more leave, one after another, when those that it is to have are there.
+    # Removes members that are not assigned, one after another, once all assigned members have joined.
     cdef Members* m = &r.members
     cdef uint64_t id
     cdef int rc
@@ -282,7 +282,7 @@ cdef int members_look(Raft* r) noexcept nogil:
     if id == 0:
         return RAFT_OK
     if id == r.id:
-        return raft_hand_over(r, 0)             # the next leader removes it
+        return raft_hand_over(r, 0)             # the next leader removes this one
     rc = raft_remove_peer(r, id)
     return RAFT_OK if rc == RAFT_BUSY else rc
 

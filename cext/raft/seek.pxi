@@ -1,9 +1,9 @@
-# A member that was opened looks for a leader. nats-server's members wait for 4 to 9 seconds, also where all of them are there
-# and nobody can lead; and a candidate that asks members which are not there yet waits once more. This one sees by what the
-# others subscribe to who is there, and whether one leads. A leader that lives is never challenged for it.
+# A member that was just opened looks for a leader. nats-server's members wait for 4 to 9 seconds even when all of them are up
+# without a leader, and a candidate that asked too early waits once more. This member sees by the subscriptions of the others how
+# many are up, and whether one leads. It never challenges a live leader.
 
 cdef bint raft_seeks(const Raft* r) noexcept nogil:
-    # A candidate seeks on, as votes may be split; one that was chosen alone has no rival.
+    # A candidate keeps looking, because votes may be split; the chosen first leader has no rival.
     cdef const Seeking* k = &r.follow.seek
     if not k.on or r.observer:
         return False
@@ -13,17 +13,17 @@ cdef bint raft_seeks(const Raft* r) noexcept nogil:
 cdef void raft_choose(Raft* r, FirstLeader first) noexcept nogil:
     r.follow.seek.first = first
     if first == FIRST_ANY and r.fresh and not r.lost:
-        r.follow.seek.on = True                 # the others are not known yet, only how many there are at least
-        r.follow.seek.pause = campaign_pause(r)         # as nats-server's members wait then
+        r.follow.seek.on = True                 # the others' ids are not known yet, only the least number of members
+        r.follow.seek.pause = campaign_pause(r)         # as long as nats-server's members wait in this case
 
 
 cdef uint64_t turn_of(const Raft* r, uint64_t id) noexcept nogil:
-    # Other groups of the same members have another order, so that no server leads most of them.
+    # The order differs from group to group, so that no server leads most groups of the same members.
     return mixed(id ^ r.turns)
 
 
 cdef int64_t turn_wait(const Raft* r) noexcept nogil:
-    # Members that asked at the same time would split the vote.
+    # Members ask in turns: if all asked at once, the vote would be split.
     cdef uint64_t own = turn_of(r, r.id)
     cdef uint32_t i
     cdef int64_t before = 0
@@ -34,8 +34,8 @@ cdef int64_t turn_wait(const Raft* r) noexcept nogil:
 
 
 cdef bint is_turn(const Raft* r) noexcept nogil:
-    # Of a member that sees a quorum and no leader. A group that is new has nobody who leads: the one that was chosen asks at
-    # once, and the others leave it the time for that; where nobody was chosen, any of them asks soon.
+    # For a member that sees a quorum and no leader. In a new group the chosen first leader asks at once, and the others leave it
+    # time for that; without a chosen one, any member asks soon.
     cdef const Seeking* k = &r.follow.seek
     if r.fresh and k.first == FIRST_ANY:
         return r.now - k.quorum_at >= k.pause
@@ -63,7 +63,7 @@ cdef int raft_seen(Raft* r, int64_t now, uint32_t others, bint led) noexcept nog
     if not is_turn(r) or is_outside(r) or r.apply.paused or r.apply.applied < r.apply.commit:
         return RAFT_OK
     k.tries += 1
-    k.on = k.tries < SEEK_TRIES                 # where a greater term is met, or nobody is elected, it may try again
+    k.on = k.tries < SEEK_TRIES                 # tries again after a split vote or a greater term
     k.all_at = k.quorum_at = 0
     k.pause = campaign_pause(r)
     return campaign(r)

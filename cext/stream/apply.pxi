@@ -1,10 +1,10 @@
-# What a group has agreed on is applied, as every member of nats-server does: from the same entries come the same messages under
-# the same sequences, and the same number of refused entries. Only the leader answers, which is all that differs.
+# Applies what a group has agreed on, by the rules of nats-server's members: the same entries give the same messages, the same
+# sequences and the same number of refused entries. Only the leader also answers.
 #
-# An entry has the number of those before it: lseq. The sequence of a message is lseq + 1, less the entries that were refused.
+# lseq counts the entries before an entry. The sequence of a message is lseq + 1, minus the entries that were refused.
 
 cdef inline bint is_staged(const Stream* s, uint64_t seq) noexcept nogil:
-    # Of what leads: the first change that is staged is to have this sequence.
+    # While leading: whether the first staged change is to have this sequence.
     cdef Staged head
     if s.staging == NULL or s.staging.n == 0:
         return False
@@ -13,7 +13,7 @@ cdef inline bint is_staged(const Stream* s, uint64_t seq) noexcept nogil:
 
 
 cdef int entry_refused(Stream* s, const StreamEntry* e) noexcept nogil:
-    # It used up a number. Its leader refuses such a message before it is proposed.
+    # The entry used a number of the group's. This version's leader refuses such a message before it is proposed.
     if is_staged(s, e.lseq + 1 - s.member.refused):
         overlay_pop(s)
         overlay_renumber(s)
@@ -24,7 +24,7 @@ cdef int entry_refused(Stream* s, const StreamEntry* e) noexcept nogil:
 
 
 cdef void repeats_ack(Stream* s) noexcept nogil:
-    # Duplicates of what is applied.
+    # Answers duplicates of an applied message.
     cdef Staged head
     cdef Change c
     cdef Span reply
@@ -37,7 +37,7 @@ cdef void repeats_ack(Stream* s) noexcept nogil:
 
 
 cdef void entry_answer(Stream* s, const StreamEntry* e, uint64_t seq) noexcept nogil:
-    # Its publisher hears that it is applied.
+    # The leader tells the publisher that its message is applied.
     cdef Bytes more
     if not s.member.leads:
         return
@@ -52,7 +52,7 @@ cdef void entry_answer(Stream* s, const StreamEntry* e, uint64_t seq) noexcept n
 
 
 cdef int entry_header(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
-    # What is stored of the header: without what a server said of the publisher, and with a life as long as a marker's.
+    # The header to store: without what a server added about the publisher, and with a TTL no shorter than a marker's.
     # ST_OK | ST_NO_MEMORY
     cdef Bytes* b = &s.member.header
     cdef int64_t ttl
@@ -82,7 +82,7 @@ cdef int header_raised(Stream* s, Change* c, PubHeaders* h) noexcept nogil:
 
 
 cdef int entry_purge_begin(Stream* s, Span pattern, uint64_t seq, uint64_t keep) noexcept nogil:
-    # What comes next waits until all of it is gone.
+    # Later entries wait until the purge is done.
     cdef Member* m = s.member
     purge_free(&m.purge)
     m.pattern.n = 0
@@ -93,7 +93,7 @@ cdef int entry_purge_begin(Stream* s, Span pattern, uint64_t seq, uint64_t keep)
 
 
 cdef int entry_roll_up(Stream* s, Change* c) noexcept nogil:
-    # A message that replaces many.
+    # A message that replaces earlier ones of its subject.
     cdef int rc
     c.rollup = ROLLUP_NONE
     rc = <int>stream_apply(s, c)
@@ -128,7 +128,7 @@ cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
 
 
 cdef int skip_to(Stream* s, uint64_t seq) noexcept nogil:
-    # Sequences up to this one are used up.
+    # Marks sequences up to this one as used.
     cdef Change c
     cdef int rc
     memset(&c, 0, sizeof(Change))
@@ -141,7 +141,7 @@ cdef int skip_to(Stream* s, uint64_t seq) noexcept nogil:
 
 
 cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
-    # One that is not applied yet.
+    # A message that is not applied yet.
     cdef Change* c = &e.change
     cdef PubHeaders h
     cdef Draft d
@@ -149,7 +149,7 @@ cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
     if e.lseq - s.member.refused != last:
         if last or e.lseq < s.member.refused:
             return MEMBER_DIVERGED
-        rc = skip_to(s, e.lseq - s.member.refused)      # nobody has those before it any more
+        rc = skip_to(s, e.lseq - s.member.refused)      # no member has earlier messages any more
         if rc != ST_OK:
             return rc
     read_headers(&h, c.header)
@@ -166,7 +166,7 @@ cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
 
 
 cdef int entry_skip_run(Stream* s, const StreamEntry* e, uint64_t last) noexcept nogil:
-    # Sequences that a leader found deleted.
+    # Sequences that were deleted in the leader's store.
     cdef uint64_t end = e.change.seq + e.change.most - 1
     if end <= last:
         return ST_OK
@@ -188,7 +188,7 @@ cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
 
 
 cdef bint was_refused(Stream* s, const StreamEntry* e) noexcept nogil:
-    # While it recovers, of an entry that it had before: whether the sequence that would be its own has another message.
+    # While recovering: whether an entry was refused earlier, as the sequence it would have has another message.
     cdef PubHeaders h
     cdef Record r
     if not s.member.recovering or e.change.kind != CHANGE_MESSAGE or e.change.header.n == 0:
@@ -205,14 +205,14 @@ cdef int entry_numbered(Stream* s, StreamEntry* e) noexcept nogil:
     if e.change.kind == CHANGE_SKIP and e.change.most:
         return entry_skip_run(s, e, state.last_seq)
     if e.lseq - s.member.refused < state.last_seq or (e.lseq == 0 and state.last_seq):
-        return entry_refused(s, e) if was_refused(s, e) else ST_OK      # it is applied already
+        return entry_refused(s, e) if was_refused(s, e) else ST_OK      # already applied
     if e.change.kind == CHANGE_SKIP:
         return skip_to(s, state.last_seq + 1)
     return entry_message(s, e, state.last_seq)
 
 
 cdef bint is_ahead(Stream* s) noexcept nogil:
-    # While it recovers: the store has messages that the log has behind this entry, and so all that came before them was applied.
+    # While recovering: the store has messages that are later in the log, so all entries up to them were applied before.
     cdef StoreState state
     store_state(s.store, &state)
     return s.member.recovering and state.last_seq > s.member.position
@@ -222,9 +222,9 @@ cdef int entry_purge(Stream* s, const StreamEntry* e, Committed* x) noexcept nog
     cdef uint64_t seq = e.change.seq
     cdef int rc
     if s.cfg.flags & STREAM_SEALED or (e.change.keep and e.change.seq == 0 and is_ahead(s)):
-        return ST_OK                # how many were to stay was said of what there was then
+        return ST_OK                # `keep` counted the messages of that time
     if s.member.recovering:
-        seq = min(seq, s.member.position + 1)           # what came later stays
+        seq = min(seq, s.member.position + 1)           # later messages stay
     rc = entry_purge_begin(s, e.change.subject, seq, e.change.keep)
     x.result = s.member.purge.gone
     return rc
@@ -236,7 +236,7 @@ cdef int entry_apply(Stream* s, StreamEntry* e, Committed* x) noexcept nogil:
     if e.change.kind == CHANGE_PURGE:
         return entry_purge(s, e, x)
     if s.member.recovering and e.change.seq > s.member.position:
-        x.result = ST_NOT_FOUND         # as it was at its time: the message came later
+        x.result = ST_NOT_FOUND         # as at that time: the message came later
         return ST_OK
     x.result = stream_apply(s, &e.change)
     return ST_OK if x.result == ST_NOT_FOUND or x.result == ST_DAMAGED else <int>min(x.result, <int64_t>ST_OK)
@@ -245,14 +245,14 @@ cdef int entry_apply(Stream* s, StreamEntry* e, Committed* x) noexcept nogil:
 # ---- atomic batches --------------------------------------------------------------------------------------------------
 
 cdef uint64_t held_seq(Stream* s) noexcept nogil:
-    # That the next message would have.
+    # The sequence that the next message would get.
     cdef StoreState state
     store_state(s.store, &state)
     return state.last_seq + 1
 
 
 cdef void held_refuse(Stream* s) noexcept nogil:
-    # What came of it used up numbers.
+    # Refuses the batch: its entries used numbers of the group's.
     cdef HeldBatch* h = &s.member.held
     while h.count:
         h.count -= 1
@@ -265,14 +265,14 @@ cdef void held_refuse(Stream* s) noexcept nogil:
 
 
 cdef bint held_known(Stream* s, const StreamEntry* e) noexcept nogil:
-    # At the start: the log begins behind the first messages of a batch that is applied.
+    # At a start: the log begins in the middle of a batch that is applied already.
     cdef StoreState state
     store_state(s.store, &state)
     return e.lseq - s.member.refused < state.last_seq
 
 
 cdef int held_add(Stream* s, const StreamEntry* e, Span entry, uint64_t index) noexcept nogil:
-    # ST_OK, also when the batch is refused with it | ST_NO_MEMORY, and nothing has changed
+    # ST_OK, also when the batch is refused with this entry | ST_NO_MEMORY: nothing has changed
     cdef HeldBatch* h = &s.member.held
     cdef size_t was
     if h.id.n and not span_eq(b_span(&h.id), e.batch):
@@ -296,7 +296,7 @@ cdef int held_add(Stream* s, const StreamEntry* e, Span entry, uint64_t index) n
 
 
 cdef int held_apply(Stream* s) noexcept nogil:
-    # All of it.
+    # Applies the whole batch.
     cdef HeldBatch* h = &s.member.held
     cdef StreamEntry e
     cdef Span entry
@@ -308,13 +308,13 @@ cdef int held_apply(Stream* s) noexcept nogil:
         at += sizeof(entry.n) + entry.n
         change_get(entry, &s.member.kept, &e)
         rc = entry_sequenced(s, &e)
-        while s.member.purge.more:              # nothing may come between
+        while s.member.purge.more:              # no other change may come in between
             purge_step(&s.member.purge)
     held_drop(h)
     return rc
 
 
-# ---- in their order --------------------------------------------------------------------------------------------------
+# ---- entries in their order ------------------------------------------------------------------------------------------
 
 cdef int committed_apply(Stream* s, Committed* x) noexcept nogil:
     cdef Member* m = s.member
@@ -337,7 +337,7 @@ cdef int committed_apply(Stream* s, Committed* x) noexcept nogil:
 
 
 cdef bint purge_goes_on(Stream* s, Committed* x) noexcept nogil:
-    # Of the first entry. Whether there is more to do.
+    # Continues the purge of the first entry. Whether there is more to do.
     cdef Member* m = s.member
     cdef StreamEntry e
     cdef StoreState state

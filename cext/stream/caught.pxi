@@ -1,4 +1,4 @@
-# A member that lacks messages takes them from its leader's store: as they are, under their sequences, with their times.
+# A member that lacks messages takes them from its leader's store: unchanged, with their sequences and times.
 
 cdef void member_installed(Stream* s, uint64_t refused, uint64_t last) noexcept nogil:
     held_drop(&s.member.held)

@@ -1,8 +1,8 @@
-# A stream that is a member of a Raft group: its members apply the same entries in the same order (apply.pxi). The one that
-# leads decides, and what it decides are proposals for entries (propose.pxi). A stream of one server has no Member.
+# A stream that is a member of a Raft group: all members apply the same entries in the same order (apply.pxi). The leader decides,
+# and proposes its decisions as entries (propose.pxi). A stream of a single server has no Member.
 
 cdef struct HeldBatch:
-    # An atomic batch of which not all entries have come. They are applied together, or refused together.
+    # An atomic batch of which not all entries have come. Its entries are applied together, or refused together.
     Bytes id                    # empty: no batch is open
     uint64_t count
     uint64_t index              # of its first entry
@@ -11,28 +11,28 @@ cdef struct HeldBatch:
 
 cdef struct Member:
     bint leads
-    bint recovering             # entries are applied that were in the log at the start
-    uint64_t position           # the last sequence that entries have used up: at a start the store may be ahead of the log
-    uint64_t early              # of one that leads: up to here consumers let go of messages that were not stored yet
-    Timer check                 # when it is looked for what no consumer needs
-    uint64_t strays             # interest retention: from here on messages may have come before the consumers were open
+    bint recovering             # the entries being applied were in the log at the start
+    uint64_t position           # the last sequence used by entries; at a start the store may be ahead of the log
+    uint64_t early              # while leading: consumers let go of messages up to here that were not stored yet
+    Timer check                 # the next check for messages that no consumer needs
+    uint64_t strays             # interest retention: messages from here on may have come before the consumers were open
     uint64_t strays_end         # ... up to here
-    uint64_t stray              # the next sequence that is looked at; 0: done
-    bint strays_acked           # what a consumer wants and needs no more is a stray, too
-    bint id_unknown             # the last message is gone, and the stream's id of it with it
-    uint64_t refused            # entries that used up a number of the group's, and no sequence of the stream
-    uint64_t abandoned          # messages of a batch that is held, whose leader is gone: they will be refused
+    uint64_t stray              # the next sequence to check; 0: done
+    bint strays_acked           # a message that a consumer wants and has done with is a stray, too
+    bint id_unknown             # the last message is gone, and its id as well
+    uint64_t refused            # entries that used a number of the group's but no sequence of the stream
+    uint64_t abandoned          # messages of a held batch whose leader is gone: they will be refused
     HeldBatch held
     Bytes proposals             # for each its length (uint32_t) and its bytes
-    void (*proposed)(void* ctx) noexcept nogil      # there are proposals, where there were none
-    void (*ended)(void* ctx) noexcept nogil         # the stream serves no more; NULL: nobody wants to know
+    void (*proposed)(void* ctx) noexcept nogil      # called with the first new proposal
+    void (*ended)(void* ctx) noexcept nogil         # called when the stream stops serving; NULL: not wanted
     void* ctx                   # of both
-    Span came_to                # while a publish is checked: its subject, where the stream stores it under another
-    bint purging                # the first entry that is given is not done yet
+    Span came_to                # while a publish is checked: its subject, if the stream stores it under another
+    bint purging                # the first entry given is a purge that goes on
     Purge purge
-    Bytes pattern               # its subject
-    Bytes kept                  # of change_get
-    Bytes header                # stored in place of what an entry has
+    Bytes pattern               # the purge's subject
+    Bytes kept                  # for change_get
+    Bytes header                # stored in place of the entry's header
 
 
 cdef uint64_t member_refused(const Stream* s) noexcept nogil:

@@ -1,4 +1,4 @@
-"""Clusters of servers for tests, of ours and of nats-server in any mixture."""
+"""Clusters for tests: our servers, nats-servers, or a mixture of them."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from tests.servers import Server, Servers, free_port
 
 NAMES = "ABCDEF"
 MIXED = ("oop", "opo", "poo", "opp", "pop", "ppo", "ooo")
-"""Clusters of three by their kinds in the order of their starts: o is ours, p nats-server."""
+"""Kinds of three members in the order of their start: o is ours, p a nats-server."""
 ACCOUNTS = """
     accounts {
         SYS { users: [{ user: sys, password: sys }] }
@@ -30,7 +30,7 @@ ACCOUNTS = """
 
 
 class Cluster:
-    """Servers of one cluster, each dialling the first one and hearing of the others from it."""
+    """Servers of a cluster. Each dials the first one, and hears of the others from it."""
 
     def __init__(self, servers: Servers, name: str = "C") -> None:
         self.servers = servers
@@ -39,18 +39,18 @@ class Cluster:
         self.ports: list[int] = []
 
     def start(self, kinds: str, *, block: str = "", rest: str = "", **options: Any) -> None:
-        """Starts members of these kinds. `block`: more of each `cluster`; `rest`: beside it."""
+        """Starts members of these kinds. `block`: more for `cluster`; `rest`: more beside it."""
         for kind in kinds:
             self.add(kind, block=block, rest=rest, **options)
 
     def start_all(self, kinds: str, rests: Iterable[str] = itertools.repeat(ACCOUNTS)) -> None:
-        """Starts members with JetStream, each of which dials all. `rests`: as `rest`, of each."""
+        """Starts members with JetStream that dial each other. `rests`: each one's `rest`."""
         ports = [free_port() for _ in kinds]
         for kind, rest, port in zip(kinds, rests, ports, strict=False):
             self.add(kind, rest=rest, routes=ports, port=port, jetstream=True, monitor=True)
 
     async def whole(self) -> None:
-        """Waits until all know who leads the meta group, and all its members."""
+        """Waits until all members know the meta leader, and how many they are."""
 
         def known() -> bool:
             found = [page(one, "jsz").get("meta_cluster", {}) for one in self.members]
@@ -71,9 +71,8 @@ class Cluster:
         server: str = "",
         **options: Any,
     ) -> Server:
-        """Starts one member more. `routes`: the ports that it dials, the first member's if none is
-        given; `port`: its own; `name`: the cluster's, where it is to be another one; `server`: its
-        name."""
+        """Starts another member. `routes`: the ports to dial, by default the first member's;
+        `port`: its own; `name`: another cluster name; `server`: the server's name."""
         own = port or free_port()
         dialled = self.ports[:1] if routes is None else routes
         urls = ", ".join(f'"nats://127.0.0.1:{other}"' for other in dialled)
@@ -96,14 +95,14 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def clients(cluster: Cluster, **options: Any) -> AsyncIterator[list[Client]]:
-    """A client of each member, once what one subscribes to is known to all others."""
+    """A client for each member, once all servers know all clients' subscriptions."""
     async with clients_of(cluster.members, **options) as found:
         yield found
 
 
 @contextlib.asynccontextmanager
 async def clients_of(members: list[Server], **options: Any) -> AsyncIterator[list[Client]]:
-    """Likewise of these servers."""
+    """The same for these servers."""
     async with contextlib.AsyncExitStack() as stack:
         found = [
             await stack.enter_async_context(connected(member, **options)) for member in members
@@ -116,8 +115,8 @@ _probes = itertools.count(1)
 
 
 async def meet(found: list[Client], seconds: float = 20.0) -> None:
-    """Waits until each client's server hears of each other's subscriptions. What was subscribed to
-    before is known everywhere, then: it was told first."""
+    """Waits until each client's server knows the subscriptions of each other client, also the
+    earlier ones, which servers announce first."""
     probe = f"probe.{next(_probes)}"
     subscriptions = []
     for number, client in enumerate(found):
@@ -132,7 +131,7 @@ async def meet(found: list[Client], seconds: float = 20.0) -> None:
         try:
             await client.request(f"{probe}.{number}", b"", timeout=1)
         except (NoRespondersError, NoAnswer):
-            await asyncio.sleep(0.02)  # until it is asked again
+            await asyncio.sleep(0.02)  # before the next request
             return False
         return True
 
@@ -143,14 +142,14 @@ async def meet(found: list[Client], seconds: float = 20.0) -> None:
 
 
 def page(server: Server, path: str) -> dict[str, Any]:
-    """A page of monitoring."""
+    """A monitoring page as JSON."""
     with urllib.request.urlopen(f"{server.monitor_url}/{path}", timeout=10) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
 
 
 class Heard:
-    """What came to subscriptions, in the order in which it came, by subscription."""
+    """Messages by subscription, in the order of their arrival."""
 
     def __init__(self) -> None:
         self.messages: dict[str, list[Any]] = {}

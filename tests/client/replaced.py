@@ -1,7 +1,8 @@
-"""A load on a cluster of three while its servers are replaced, and what must hold of it afterwards.
+"""A load on a cluster of three servers while they are replaced one by one, and checks of the
+result.
 
-Publishers, readers and writers of keys and objects go on through every stop, as applications do:
-what is not answered is asked again, with the same id.
+Publishers, readers, and writers of keys and objects go on through every stop, as applications do: a
+request without an answer is repeated with the same id.
 """
 
 import asyncio
@@ -26,26 +27,26 @@ from tests.client.mesh import NAMES, Cluster
 from tests.servers import Server
 
 REPLICATED = ("ORDERS", "WORK", "MEMORY")
-"""Streams of three replicas."""
+"""Streams with three replicas."""
 SINGLE = tuple(f"ONE{name}" for name in NAMES[:3])
-"""Streams of one replica, each on a server of its own."""
+"""Streams with one replica, each on another server."""
 BUCKETS = ("KV_keys", "OBJ_things")
 TOGETHER = 10
-"""Publishes that a publisher has in flight."""
+"""Publishes that a publisher has under way at a time."""
 PAUSE = 0.02
-"""Seconds between two turns of a worker, so that the load leaves the servers the machine."""
+"""Seconds between two turns of a worker, so that the servers get processor time."""
 REFUSED = (ClientError, JetStreamError, OSError, TimeoutError)
-"""What a client hears while nobody leads what it asks for."""
+"""Errors of a client while an asset has no leader."""
 OBJECT_BYTES = 100_000
 END_SECONDS = 60.0
-"""How long readers may take for what is left once nobody publishes any more."""
+"""Seconds for readers to read the rest, once publishers have stopped."""
 
 
 class Load:
-    """Workers on all streams of a cluster, and what they know of what must be there.
+    """Workers on all streams of a cluster, and notes of what was acked to them.
 
-    `forgets`: streams whose consumers may forget acks: by SIGKILL nats-server's of one replica do,
-    and those in memory where members are killed one soon after the other.
+    `forgets`: streams whose consumers may lose acks: with one replica on a nats-server that is
+    killed, or in memory when members are killed shortly one after another.
     """
 
     def __init__(self, members: list[Server], forgets: tuple[str, ...] = ()) -> None:
@@ -60,11 +61,11 @@ class Load:
         self.wrong: list[str] = []
         self._confirmed: dict[str, set[bytes]] = {name: set() for name in self.read}
         self._over = asyncio.Event()
-        """Nothing is published any more, but for what is on its way."""
+        """Set when no more publishes begin."""
         self._written = asyncio.Event()
 
     async def client(self) -> Client:
-        """A client that knows all members, as an application does."""
+        """A client that knows the URLs of all members, as an application's does."""
         client = Client()
         options: dict[str, Any] = {
             "max_reconnect_attempts": -1,
@@ -76,7 +77,7 @@ class Load:
         return client
 
     async def make(self) -> None:
-        """All streams, consumers and buckets."""
+        """Creates all streams, consumers and buckets."""
         client = await self.client()
         js = client.jetstream(timeout=10)
         configs: list[dict[str, Any]] = [
@@ -106,7 +107,7 @@ class Load:
 
     @contextlib.asynccontextmanager
     async def going(self) -> AsyncIterator[None]:
-        """All workers at work; those that publish end first, and readers take all that is left."""
+        """Runs all workers. At the end publishers stop first, and readers read the rest."""
         writers = [self._publish(name) for name in self.acked]
         writers += [self._keep_values(), self._put_objects(), self._watch_floors()]
         readers = [self._read(name) for name in self.read]
@@ -141,7 +142,7 @@ class Load:
                         f"{stream}.{id_[-1]}", id_.encode(), headers={"Nats-Msg-Id": id_}
                     )
                 except REFUSED:
-                    await asyncio.sleep(0.05)  # nobody leads the stream just now
+                    await asyncio.sleep(0.05)  # the stream has no leader at the moment
                     continue
                 self.acked[stream][id_] = ack.seq
                 now = time.monotonic()
@@ -155,7 +156,7 @@ class Load:
         await client.close()
 
     async def _read(self, stream: str) -> None:
-        """Acks each message and has the ack confirmed: then it must not come again."""
+        """Reads and acks each message. Once its ack is answered, a message must not come again."""
         client = await self.client()
         js = client.jetstream(timeout=5)
         pull: JetStreamContext.PullSubscription | None = None
@@ -165,7 +166,7 @@ class Load:
                     pull = await js.pull_subscribe_bind("D", stream)
                 messages = await pull.fetch(50, timeout=1)
             except REFUSED:
-                await asyncio.sleep(0.05)  # nobody leads the consumer just now, or there is nothing
+                await asyncio.sleep(0.05)  # no leader at the moment, or no messages
                 continue
             for message in messages:
                 if message.data in self._confirmed[stream] and stream not in self.forgets:
@@ -181,12 +182,12 @@ class Load:
         return False
 
     async def _confirm(self, stream: str, message: Any) -> None:
-        with contextlib.suppress(*REFUSED):  # it may come again, then
+        with contextlib.suppress(*REFUSED):  # then the message may come again
             await message.ack_sync(timeout=2)
             self._confirmed[stream].add(message.data)
 
     async def _keep_values(self) -> None:
-        """A counter in each of some keys, by compare and set."""
+        """Counts up in several keys, by compare and set."""
         client = await self.client()
         js = client.jetstream(timeout=1)
         keys = await self._until_answered(lambda: js.key_value("keys"))
@@ -199,7 +200,7 @@ class Load:
                 revision = await keys.update(key, b"%d" % (value + 1), last=revision)
                 self.values[key] = (revision, value + 1)
             except REFUSED:
-                # Whether it was stored is not known: what is there now is one of the two.
+                # Unknown whether it was stored: the key has the old or the new value.
                 entry = await self._latest(js, key)
                 if entry is not None:
                     if entry[1] not in (value, value + 1):
@@ -209,14 +210,14 @@ class Load:
         await client.close()
 
     async def _latest(self, js: JetStreamContext, key: str) -> tuple[int, int] | None:
-        """Revision and value as the leader has them."""
+        """A key's revision and value, from the leader."""
         while True:
             try:
                 found = await js.get_last_msg("KV_keys", f"$KV.keys.{key}")
             except nats.js.errors.NotFoundError:
                 return None
             except REFUSED:
-                await asyncio.sleep(0.05)  # nobody leads the bucket just now
+                await asyncio.sleep(0.05)  # the bucket has no leader at the moment
                 continue
             assert found.seq is not None and found.data is not None
             return found.seq, int(found.data)
@@ -237,7 +238,7 @@ class Load:
         await client.close()
 
     async def _watch_floors(self) -> None:
-        """What the leader of each consumer says of its floor never goes back."""
+        """Watches that no consumer's ack floor, as its leader tells it, ever goes back."""
         client = await self.client()
         js = client.jetstream(timeout=1)
         while not self._over.is_set():
@@ -260,16 +261,16 @@ class Load:
                 return await what()
             await asyncio.sleep(0.05)  # until the cluster answers
 
-    # ---- what must hold
+    # ---- checks
 
     def missing(self) -> dict[str, list[str]]:
-        """What was acked to publishers and did not come to readers."""
+        """Ids by stream that were acked to publishers but never reached readers."""
         came = {of: {data.decode() for data in read} for of, read in self.read.items()}
         found = {of: sorted(acked.keys() - came[of]) for of, acked in self.acked.items()}
         return {of: ids for of, ids in found.items() if ids}
 
     async def hold(self) -> None:
-        """Everything that was acked is there, once, and was read."""
+        """Checks that every acked message is there, once, and was read."""
         assert self.wrong == [], self.wrong[:10]
         assert self.missing() == {}, self.missing()
         client = await self.client()
@@ -291,11 +292,11 @@ class Load:
 
 
 async def _silent(_: Exception) -> None:
-    """A lost connection is what these clients are for."""
+    """Ignores lost connections: these clients are made for them."""
 
 
 async def all_current(load: Load) -> None:
-    """Waits until every member has all of what is replicated."""
+    """Waits until all members of replicated assets are current."""
     client = await load.client()
 
     async def current(stream: str) -> bool:
@@ -304,7 +305,7 @@ async def all_current(load: Load) -> None:
             replicas = (info.get("cluster") or {}).get("replicas", [])
             if len(replicas) == 2 and all(one["current"] for one in replicas):
                 return True
-        await asyncio.sleep(0.1)  # between two looks
+        await asyncio.sleep(0.1)  # between two checks
         return False
 
     for stream in (*REPLICATED, *BUCKETS):
@@ -313,7 +314,7 @@ async def all_current(load: Load) -> None:
 
 
 def dumped(member: Server, stream: str) -> list[dict[str, Any]]:
-    """All messages of a stream as they lie on the disk of a member that does not run."""
+    """All messages of a stream in the store of a stopped member."""
     words = [sys.executable, "-m", "jsserver.cli", "store", "dump", "--json", "--stream", stream]
     done = subprocess.run(
         [*words, str(member.store)], capture_output=True, text=True, timeout=60, check=True
@@ -322,7 +323,7 @@ def dumped(member: Server, stream: str) -> list[dict[str, Any]]:
 
 
 def stores_are_equal(cluster: Cluster) -> None:
-    """Of members that were stopped."""
+    """Checks that the stores of stopped members are equal."""
     for stream in ("ORDERS", "WORK", *BUCKETS):
         first, *others = (dumped(member, stream) for member in cluster.members)
         for other in others:

@@ -1,5 +1,5 @@
-"""Random requests to the replicated streams of a cluster, whose leaders step down and whose members
-are killed meanwhile; and what each member has in the end."""
+"""Random requests to a cluster's replicated streams while leaders step down and members are killed;
+and a comparison of the members in the end."""
 
 import asyncio
 import base64
@@ -24,9 +24,9 @@ from tests.servers import Server
 SECOND = 10**9
 FEW = {"ack_policy": "explicit", "ack_wait": 2 * SECOND, "max_deliver": 4}
 KEPT = "KEPT"
-"""A stream from which nothing is ever removed: each message has an id of its own, and is sent until
-somebody takes it."""
-#: name: what its creation asks for beside subjects, and its consumers by name.
+"""A stream from which nothing is ever removed. Each message has an id, and is repeated until it is
+acked."""
+#: By name: the stream's configuration without subjects, and its consumers by name.
 KINDS: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
     KEPT: ({"duplicate_window": 600 * SECOND}, {"A": FEW}),
     "PLAIN": ({"allow_direct": True}, {"A": FEW}),
@@ -59,11 +59,11 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
 
 
 class Lost(Exception):
-    """A request that nobody answered."""
+    """A request had no answer."""
 
 
 class Storm(RandomRequests):
-    """Requests by clients of all members, and what harms members meanwhile."""
+    """Random requests by clients of all members, and harm to the members."""
 
     def __init__(self, members: list[Server], clients: list[Client], seed: int) -> None:
         super().__init__(seed)
@@ -71,13 +71,13 @@ class Storm(RandomRequests):
         self.clients = clients
         self.over = False
         self.kept: dict[str, int] = {}
-        """Sequences of the messages of KEPT that were acked, by their ids."""
+        """Sequences of KEPT's acked messages, by id."""
         self.done: list[str] = []
 
     # ---- requests
 
     async def ask(self, subject: str, body: bytes, headers: Any = None, seconds: float = 2) -> Any:
-        """The answer to a request by any client; Lost."""
+        """The answer to a request by a random client; Lost."""
         client = self.random.choice([one for one in self.clients if one.is_connected] or [None])
         if client is None:
             raise Lost
@@ -115,7 +115,7 @@ class Storm(RandomRequests):
             raise AssertionError(f"{subject}: {said}") from error
 
     async def keep(self) -> None:
-        """A message of KEPT, until it is acked."""
+        """Publishes a message to KEPT until it is acked."""
         key = f"id{next(self.numbers)}"
         while key not in self.kept:
             with contextlib.suppress(Lost):
@@ -123,12 +123,12 @@ class Storm(RandomRequests):
                 said = json.loads(answer.data)
                 if not said.get("error"):
                     self.kept[key] = said["seq"]
-            await asyncio.sleep(0.01)  # somebody takes it soon
+            await asyncio.sleep(0.01)  # a leader will take it soon
 
-    # ---- what is asked
+    # ---- random requests
 
     async def step(self, name: str) -> None:
-        """A random request to a stream; Lost."""
+        """Sends a random request to a stream; Lost."""
         config, consumers = KINDS[name]
         pick = self.random.random()
         subject = self.random.choice("abc")
@@ -188,7 +188,7 @@ class Storm(RandomRequests):
         more: dict[str, Any] = {"description": f"change {next(self.numbers)}"}
         config = self.config(name)
         if not await self._is(f"STREAM.INFO.{name}"):
-            return  # limits are no entries: members would have them at different messages
+            return  # limits apply at once, not by entries: members would differ meanwhile
         for limit in ("max_msgs", "max_msgs_per_subject"):
             if limit in config:
                 more[limit] = config[limit] + self.random.randint(-2, 8)
@@ -217,7 +217,7 @@ class Storm(RandomRequests):
             verdict = self.random.choice([b"+ACK", b"+ACK", b"+ACK", b"+ACK", b"-NAK", b"+TERM"])
             await self.ask(message.reply, verdict, seconds=1)
 
-    # ---- what harms
+    # ---- harm
 
     async def step_down(self) -> None:
         name = self.random.choice(list(KINDS))
@@ -231,27 +231,27 @@ class Storm(RandomRequests):
         self.done.append(path)
 
     async def kill(self, victims: list[Server], down: float) -> None:
-        """One of these members ends at once, and starts again after so many seconds."""
+        """Kills one of these members, and starts it again after so many seconds."""
         member = self.random.choice(victims)
         number = self.members.index(member)
         self.done.append(f"kill {number}")
         await asyncio.to_thread(member.kill)
-        await asyncio.sleep(down)  # others go on meanwhile
+        await asyncio.sleep(down)  # the other members go on meanwhile
         await asyncio.to_thread(member.start)
         self.done.append(f"start {number}")
 
     async def pause(self, victims: list[Server], seconds: float) -> None:
-        """One of these members stands still for so long."""
+        """Stops one of these members with SIGSTOP for so many seconds."""
         member = self.random.choice(victims)
         self.done.append(f"pause {self.members.index(member)}")
         os.kill(member.pid, signal.SIGSTOP)
         try:
-            await asyncio.sleep(seconds)  # others go on meanwhile
+            await asyncio.sleep(seconds)  # the other members go on meanwhile
         finally:
             os.kill(member.pid, signal.SIGCONT)
 
     async def part(self, links: list[Proxy], seconds: float) -> None:
-        """Some of these links are broken for so long."""
+        """Breaks some of these links for so many seconds."""
         chosen = self.random.sample(links, self.random.randint(1, 2))
         self.done.append(f"part {[links.index(one) for one in chosen]}")
         for link in chosen:
@@ -260,10 +260,10 @@ class Storm(RandomRequests):
         for link in chosen:
             link.reopen()
 
-    # ---- all of it
+    # ---- the whole
 
     async def play(self, seconds: float, harms: Callable[[], Awaitable[None]]) -> None:
-        """Requests to all streams for so long, and harm in turn."""
+        """Sends requests to all streams for so many seconds, and does harm in turns."""
         end = time.monotonic() + seconds
 
         async def requests(name: str) -> None:
@@ -271,18 +271,18 @@ class Storm(RandomRequests):
                 try:
                     await self.step(name)
                 except Lost:
-                    await asyncio.sleep(0.1)  # somebody leads it soon
-                await asyncio.sleep(0.01)  # others have their turns
+                    await asyncio.sleep(0.1)  # there will be a leader soon
+                await asyncio.sleep(0.01)  # lets other tasks run
 
         async def harm() -> None:
             while time.monotonic() < end:
-                await asyncio.sleep(self.random.uniform(0.5, 2))  # between two of them
+                await asyncio.sleep(self.random.uniform(0.5, 2))  # between two harms
                 await harms()
 
         await asyncio.gather(harm(), *(requests(name) for name in KINDS))
 
     async def settled(self, seconds: float = 90) -> None:
-        """All members have all that was agreed on, and what is to end soon is gone."""
+        """Waits until all members are current, and messages with a short life are gone."""
         left: list[str] = []
 
         async def current() -> bool:
@@ -292,7 +292,7 @@ class Storm(RandomRequests):
 
         try:
             await until(current, seconds)
-            await asyncio.sleep(3)  # until lives of a second have ended, and schedules were due
+            await asyncio.sleep(3)  # until messages of one second are gone and schedules due
             await until(current, seconds)
         except AssertionError as error:
             raise AssertionError(f"members of {left} lack something") from error
@@ -314,8 +314,8 @@ class Storm(RandomRequests):
 
 
 def states(member: Server) -> dict[str, dict[str, Any]]:
-    """Of each stream: its state as a member has it. When the last sequence was, where that has no
-    message, each has by its own clock."""
+    """The state of each stream on a member, without the time of the last message: where that
+    message is gone, each member has its own time."""
     found = page(member, "jsz?accounts=1&streams=1")
     return {
         stream["name"]: stream["state"] | {"last_ts": ""}
@@ -325,7 +325,7 @@ def states(member: Server) -> dict[str, dict[str, Any]]:
 
 
 def held(member: Server, name: str) -> list[tuple[Any, ...]]:
-    """What a stopped member has of a stream: messages, and ranges of those that are gone."""
+    """A stream's messages, and ranges of deleted sequences, in the store of a stopped member."""
     words = ["dump", member.store, "--stream", name, "--json", "--deleted"]
     code, out, error = run(*words)
     assert (code, error) == (0, ""), error

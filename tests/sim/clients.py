@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from tests.sim.servers import Server
 
 TIMEOUT = 2 * SECOND
-"""Upon which a client takes an answer for lost."""
+"""Nanoseconds before a client gives up an answer."""
 WINDOW = 30 * SECOND
-"""In which a stream knows the ids of its messages."""
+"""Nanoseconds for which a stream remembers the ids of its messages."""
 ATTEMPTS = 8
 CUT_AFTER_ACK = 0.004
-"""How likely something goes wrong just when a client has heard that all is well."""
+"""The chance of a fault right after a client has got a good answer."""
 
 
 class Client:
-    """Speaks to one server at a time, and to another one if nothing comes back."""
+    """A client of one server at a time; it moves to another one if answers do not come."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.cluster = cluster
@@ -37,7 +37,7 @@ class Client:
         self.count = 0
 
     def move(self) -> None:
-        """To another server."""
+        """Connects to another server."""
         up = [server.number for server in self.cluster.servers if server.up]
         if up:
             self.home = self.rng.choice(up)
@@ -46,11 +46,11 @@ class Client:
         self.cluster.client_says(self, subject, data, reply, header)
 
     def hear(self, subject: bytes, reply: bytes, data: bytes, sent: int) -> None:
-        """What a server sent at that time."""
+        """Takes a message that a server sent at the time `sent`."""
         raise NotImplementedError
 
     def heard_good(self) -> None:
-        """An answer that promises something."""
+        """Notes an answer that promises something: a good moment for a fault."""
         if not self.cluster.peace and self.rng.random() < CUT_AFTER_ACK:
             after_ack(self.cluster)
 
@@ -62,7 +62,7 @@ class Publisher(Client):
     def __init__(self, cluster: Cluster, number: int) -> None:
         super().__init__(cluster, number)
         self.waiting: dict[bytes, tuple[Publish, int]] = {}
-        """By the reply: what is not acked yet, and when it is given up or published again."""
+        """Publishes without an ack by reply, and when each is given up or repeated."""
 
     def step(self) -> None:
         now = self.cluster.now
@@ -92,7 +92,7 @@ class Publisher(Client):
         self.attempt(made)
 
     def made(self) -> Publish:
-        """A message without a header."""
+        """A new message without a header."""
         rng, cluster = self.rng, self.cluster
         self.count += 1
         data = b"%s.%d" % (self.name, self.count) + b" " * rng.choice((0, 0, 0, 100, 3000))
@@ -102,7 +102,7 @@ class Publisher(Client):
         return made
 
     def publish_batch(self, n: int) -> None:
-        """Atomic: its last message is acked, and stands for all."""
+        """Publishes an atomic batch: the ack of its last message is the ack of all."""
         batch = [self.made() for _ in range(n)]
         name = batch[0].data.strip().decode()
         for number, one in enumerate(batch, 1):
@@ -117,14 +117,14 @@ class Publisher(Client):
     def attempt(self, publish: Publish) -> None:
         publish.attempts += 1
         if publish.attempts > 1 and self.cluster.now - publish.began > WINDOW - TIMEOUT:
-            return  # its id may be forgotten
+            return  # the stream may have forgotten the id: a repetition could be stored twice
         reply = b"ack.%s.%s.%d" % (self.name, publish.data.strip(), publish.attempts)
         self.waiting[reply] = publish, self.cluster.now + TIMEOUT
         self.say(publish.subject, publish.data, reply, publish.header)
 
     def hear(self, subject: bytes, reply: bytes, data: bytes, sent: int) -> None:
         if subject not in self.waiting:
-            return  # it came too late
+            return  # too late
         publish, _ = self.waiting.pop(subject)
         answer = json.loads(data)
         self.cluster.notes.answered = max(self.cluster.notes.answered, publish.began)
@@ -140,7 +140,7 @@ class Reader(Client):
         super().__init__(cluster, number)
         self.inbox = b"inbox.%s" % self.name
         self.acking: dict[bytes, int] = {}
-        """The sequence whose ack is to be confirmed, by where that is to be said."""
+        """Sequences whose acks wait for an answer, by the answer's subject."""
 
     def step(self) -> None:
         now = self.cluster.now
@@ -168,7 +168,7 @@ class Reader(Client):
 
 
 def homeless(clients: Iterable[Client], server: Server) -> None:
-    """A server is gone, and who was connected to it notices."""
+    """Moves the clients of a server that is gone."""
     for client in clients:
         if client.home == server.number:
             client.move()

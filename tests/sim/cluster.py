@@ -1,5 +1,5 @@
-"""A cluster in one process: servers with a replicated stream and its consumer, the network between
-them, and what goes wrong with both, from a seed."""
+"""A whole cluster in one process, from a seed: servers with a replicated stream and its consumer,
+the network between them, clients, and faults."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 
 FASTEST, SLOWEST = 50_000, 3 * MS
-"""What a message takes from one server to another."""
+"""Nanoseconds that a message takes between two servers: at least, at most."""
 STEP = 50 * MS
-"""How often clients look what there is to do."""
+"""Nanoseconds between two turns of the clients and the faults."""
 AGAIN = 30 * SECOND
-"""After which at the latest publishes are answered again, where all is well."""
+"""Nanoseconds at most after the last fault until publishes are answered again."""
 PEACE = 90 * SECOND
-"""After which at the latest all is well again."""
+"""Nanoseconds at most after the last fault until all members agree and all is read."""
 LOOKED = 200 * SECOND
-"""Likewise, where messages leave for their acks: every 150 s at the latest the leader looks for
-those that it has missed."""
+"""The same where acked messages are removed: the leader looks for missed ones every 150 s."""
 WELL = 20 * SECOND
-"""How long a cluster without trouble has a leader before anything begins."""
+"""Nanoseconds at most that a cluster without faults takes to elect its leaders."""
 
 
 class Cluster:
@@ -51,21 +50,21 @@ class Cluster:
         self.log: list[str] = []
         self.names = [b"server%02d" % i for i in range(kind.servers)]
         self.links: dict[tuple[int, int], int] = {}
-        """When the last message of a link comes."""
+        """When the last message of a link arrives."""
         self.breaks: dict[tuple[int, int], int] = {}
-        """How often a route was broken: what was on its way then is lost."""
+        """How often a route has broken: messages of before are lost."""
         self.owners: dict[bytes, Server] = {}
-        """Who listens on an inbox of a group."""
+        """The server behind each inbox of a group."""
         self.cut: set[tuple[int, int]] = set()
-        """From which server to which one nothing comes."""
+        """Pairs of servers: messages from the first do not reach the second."""
         self.heals = self.rng.choice((0.02, 0.02, 0.004))
-        """How likely cut links carry again, at each look."""
+        """The chance at each step that a cut link heals."""
         self.alone: dict[int, int] = {}
         self.loss = 0.0
         self.peace = True
         self.sent = 0
         self.leaders: dict[tuple[str, int], bytes] = {}
-        """By group and term."""
+        """Leaders by group and term: no term may have two."""
         self.notes = Notes()
         self.subjects = self.rng.choice((1, 3, 20))
         self.pace = self.rng.choice((100 * MS, 300 * MS, 300 * MS, SECOND))
@@ -73,7 +72,7 @@ class Cluster:
         self.stream = stream_of(kind, self.rng)
         self.faults = some_faults(self.rng)
         self.damaged: Server | None = None
-        """Whose files are not what it wrote, until it has all again."""
+        """The server whose files were damaged, until all members agree again."""
         self.consumer: dict[str, Any] = {"ack_wait": 5 * SECOND, "max_waiting": 512}
         self.servers = [Server(self, i) for i in range(kind.servers)]
         self.publishers = [Publisher(self, i) for i in range(3)]
@@ -89,11 +88,12 @@ class Cluster:
         heapq.heappush(self.events, (when, next(self.order), do, args))
 
     def below(self, n: int) -> int:
-        """A number below n; sooner than `randrange`, which would take a tenth of a history."""
+        """A random number below n; faster than `randrange`, which would take a tenth of the
+        time."""
         return int(self.rng.random() * n)
 
     def run(self, ns: int, until: Callable[[], bool] | None = None) -> bool:
-        """Whether `until` came true."""
+        """Runs for so many ns, or until `until` is true; whether it was."""
         events = self.events
         end = self.now + ns
         step = self.now + STEP
@@ -127,7 +127,8 @@ class Cluster:
         return not alone or max(alone.get(a, 0), alone.get(b, 0)) <= self.now
 
     def link(self, a: int, b: int, do: Callable[..., None], *args: Any) -> None:
-        """Something goes from one server to another: in its order, as on a route."""
+        """A message from one server to another; messages of a link arrive in order, as on a
+        route."""
         if not self.reaches(a, b) or (self.loss and self.rng.random() < self.loss):
             return
         pair = a, b
@@ -162,7 +163,7 @@ class Cluster:
             do(*args)
 
     def carry(self, sender: Server, dest: bytes, reply: bytes, header: bytes, data: bytes) -> None:
-        """What a server says, as its routes and its clients hear it."""
+        """Carries a server's message to other servers and to clients."""
         self.sent += 1
         kind = dest.partition(b".")[0]
         if kind == b"$NRG" or kind == b"$JSC":
@@ -206,13 +207,13 @@ class Cluster:
         home.hear_client(subject, data, reply, header)
         of_consumer = subject.startswith(b"$JS.")
         for server in self.servers:
-            # A route carries what the other server has interest in at that time.
+            # A route carries messages for the other server's interest at that time.
             if server is not home and (server.consumer_leads() if of_consumer else server.leads()):
                 heard = server.hear_message
                 self.link(home.number, server.number, heard, subject, reply, header, data)
 
     def break_route(self, a: int, b: int) -> None:
-        """What is on its way is lost, and both notice."""
+        """Breaks a route: messages under way are lost, and both servers notice."""
         for one, other in ((a, b), (b, a)):
             self.breaks[one, other] = self.breaks.get((one, other), 0) + 1
             self.servers[one].later(self.rng.randrange(10 * MS), self.loses(one, other))
@@ -227,10 +228,10 @@ class Cluster:
 
         return gone
 
-    # ---- what servers tell
+    # ---- news of servers
 
     def look(self, server: Server) -> None:
-        """Its roles may be others."""
+        """Notes changes of a server's leads."""
         for of, member in (("stream", server.stream), ("consumer", server.consumer)):
             if member is None:
                 continue
@@ -255,13 +256,13 @@ class Cluster:
             server.disk.cut_after(self.rng.choice((0, 1, 3, 10, 40)))
 
     def power_went(self, server: Server) -> None:
-        """In the middle of something: the power, or the process."""
+        """The server's power, or its process, ends in the middle of a commit."""
         killed = self.rng.random() < 0.5
         self.note(f"{server.number} {'is killed' if killed else 'loses power'} in a commit")
         self.stop(server, killed)
 
     def may_stop(self, server: Server) -> bool:
-        """What is in memory is lost where no majority has it."""
+        """Whether a server may stop: data in memory is lost unless a majority has it."""
         return not self.kind.memory or self.agreed_on()
 
     def stop(self, server: Server, killed: bool) -> None:
@@ -283,7 +284,7 @@ class Cluster:
                 damage(self, server)
             server.start()
 
-    # ---- what goes wrong
+    # ---- faults
 
     def disturb(self) -> None:
         rng = self.rng
@@ -297,7 +298,7 @@ class Cluster:
         if self.damaged is not None and self.agreed_on():
             self.damaged = None
 
-    # ---- in the end
+    # ---- beginning and end
 
     def begin(self) -> None:
         for server in self.servers:
@@ -310,7 +311,7 @@ class Cluster:
         return any(s.leads() for s in servers) and any(s.consumer_leads() for s in servers)
 
     def calm(self) -> None:
-        """All is well from now on."""
+        """Ends all faults."""
         self.note("peace")
         self.peace = True
         self.loss = 0.0
@@ -326,7 +327,7 @@ class Cluster:
             self.start(server)
 
     def settled(self) -> bool:
-        """Nobody waits for an answer, and every member has all that was agreed on."""
+        """Whether no publisher waits for an answer, and all members have applied the same."""
         return not any(p.waiting for p in self.publishers) and self.agreed_on()
 
     def agreed_on(self) -> bool:
@@ -358,7 +359,7 @@ class Cluster:
         has, _ = self.servers[0].has()
         if not all(server.has_read() for server in self.servers):
             return False
-        # Messages leave for their age by each one's clock, and some time after their acks.
+        # Messages expire by each server's own clock, and leave some time after their acks.
         if self.kind.retention != LIMITS:
             return not any(server.has()[0] for server in self.servers)
         aged = self.stream.get("max_age", 0) > 0
@@ -377,7 +378,7 @@ class Cluster:
         return "; ".join(out)
 
     def check(self) -> None:
-        """Every replica has the same, and all that was acked."""
+        """Checks that all members are equal, and have every message that was acked."""
         for server in self.servers:
             server.check_well()
         if not self.kind.limits:
@@ -406,12 +407,12 @@ class Cluster:
                 server.end()
 
     def trace(self) -> str:
-        """What tells one history from another."""
+        """A digest of the history: two runs of a seed must have the same."""
         return f"{self.sent} messages, {self.now} ns, {len(self.notes.acked)} acked: {self.log}"
 
 
 def history(seed: int, kind: str, seconds: int = 40, ignores_syncs: bool = False) -> Cluster:
-    """A whole history; Wrong says what is not as it has to be."""
+    """Plays a whole history; Wrong says which rule was broken."""
     cluster = Cluster(seed, KINDS[kind], ignores_syncs)
     try:
         cluster.begin()

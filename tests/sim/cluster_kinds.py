@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 class Kind:
     servers: int = 3
     loose: bool = True
-    """Disks may bring writes to the platter in any order between two syncs."""
+    """Whether disks may write in any order between two syncs."""
     limits: bool = False
-    """The stream has some."""
+    """Whether the stream has limits."""
     retention: str = LIMITS
     batches: bool = False
-    """Publishers send atomic batches, too."""
+    """Whether publishers also send atomic batches."""
     memory: bool = False
-    """The stream and its log are in memory: what a majority has at any time is there, and no more
-    than a minority stops at a time."""
+    """Whether the stream and its log are in memory. Then only a minority stops at a time, because
+    what a majority has must survive."""
     damage: bool = False
-    """When a server starts, a bit of one of its files may be another one, or its disk a new one."""
+    """Whether a starting server may find a flipped bit in a file, or an empty disk."""
     odd: bool = False
-    """Single messages are lost, and some come late."""
+    """Whether single messages are lost or late."""
 
     @property
     def keeps_all(self) -> bool:
-        """Nothing leaves the stream."""
+        """Whether no message is ever removed from the stream."""
         return not self.limits and self.retention == LIMITS
 
 
@@ -49,7 +49,7 @@ KINDS = {
 
 
 def stream_of(kind: Kind, rng: random.Random) -> dict[str, Any]:
-    """Its configuration."""
+    """The stream's configuration."""
     made: dict[str, Any] = {"duplicate_window": 120 * SECOND, "retention": kind.retention}
     if kind.batches:
         made["allow_atomic"] = True

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated cluster."""
+"""Faults of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def slow_down(cluster: Cluster, server: Server) -> None:
 
 def fill(cluster: Cluster, server: Server) -> None:
     if cluster.kind.memory:
-        return  # what it costs is as if it stopped
+        return  # would be the same as a stop
     cluster.note(f"the disk of {server.number} is full")
     server.disk.room(cluster.rng.choice((0, 1000, 20_000)))
     cluster.at(cluster.now + cluster.rng.randrange(5 * SECOND), server.disk.mend)
@@ -126,8 +126,8 @@ def upkeep(cluster: Cluster, server: Server) -> None:
 
 
 def after_ack(cluster: Cluster) -> None:
-    """A client has just heard an ack, or that its own ack is known: now the leader, most or all of
-    them lose power, or the leader is heard no more."""
+    """Right after a client has got an ack, or the answer to its own ack: the leader, most servers
+    or all lose power, or the leader is cut off."""
     rng = cluster.rng
     leader = next((server for server in cluster.servers if server.leads()), None)
     what = rng.random()
@@ -162,13 +162,13 @@ FAULTS: list[tuple[float, Fault]] = [
 
 
 def some_faults(rng: random.Random) -> list[tuple[float, Fault]]:
-    """Those of a history: each has some that do not come at all, and some that come often."""
+    """The faults of a history with their chances: some never happen in it, others often."""
     often = [(chance * rng.choice((0, 0.5, 1, 3)), fault) for chance, fault in FAULTS]
     return [(chance, fault) for chance, fault in often if chance]
 
 
 def files_of(server: Server, path: bytes) -> list[bytes]:
-    """All that are not empty, in the directory and below."""
+    """All files with contents, in the directory and below."""
     found = []
     for name in server.disk.names(path):
         inside = b"%s/%s" % (path, name)
@@ -177,7 +177,7 @@ def files_of(server: Server, path: bytes) -> list[bytes]:
 
 
 def damage(cluster: Cluster, server: Server) -> None:
-    """What one server has on its disk is no more what it wrote, until all have the same again."""
+    """Damages a server's disk; no other server's before all members agree again."""
     if cluster.damaged is not None:
         return
     others = [one for one in cluster.servers if one is not server]
@@ -190,7 +190,7 @@ def damage(cluster: Cluster, server: Server) -> None:
 
 
 def flip(cluster: Cluster, server: Server) -> None:
-    """One bit of one file."""
+    """Flips a bit of a file."""
     rng = cluster.rng
     files = files_of(server, b"/S") + files_of(server, b"/groups")
     if not files:

@@ -1,5 +1,5 @@
 """A server of a simulated cluster: its disk, its environment while it runs, and its members of the
-groups of a stream and of a consumer."""
+groups of a stream and a consumer."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ STREAM_GROUP, CONSUMER_GROUP = b"S-R3F-stream01", b"C-R3F-consum01"
 SYNC = b"$JSC.SYNC.stream01"
 REPLICA_EVENT = 10
 ONE = SECOND
-"""What the monotonic clock of a new environment shows."""
+"""The monotonic clock of a new environment, in ns."""
 ANEW = SECOND
-"""Until a member that stopped is opened again."""
+"""Nanoseconds before a stopped member is reopened."""
 FOREVER = 1 << 62
 SERVING_MOST = 1024
-"""Bytes on their way to members that catch up: few messages of these histories."""
+"""Bytes under way to members that catch up: only a few messages, so that the limit is met."""
 
 
 class Server:
-    """One of the cluster, over kills and power cuts."""
+    """A server of the cluster; the object outlives kills and power cuts."""
 
     def __init__(self, cluster: Cluster, number: int) -> None:
         self.cluster = cluster
@@ -62,12 +62,12 @@ class Server:
         self.up = False
         self.life = 0
         self.skew = 0
-        """What its wall clock shows beyond the true time."""
+        """How far its wall clock is off, in ns."""
         self.paused_until = 0
         self.slow = 0
-        """How long its disk takes for a sync at most; 0: as usual."""
+        """The longest time of a sync in ns; 0: as usual."""
         self.stopped: dict[str, str] = {}
-        """Why members of its present life have stopped."""
+        """Why members have stopped since the start, by stream and consumer."""
         self.env: TestEnv
         self.groups: RaftGroups
         self.stream: StreamReplica | None = None
@@ -77,7 +77,7 @@ class Server:
         for path in (b"/groups/S", b"/groups/C", b"/S/obs/C"):
             self.disk.mkdir(path)
 
-    # ---- its life
+    # ---- life
 
     def start(self) -> None:
         self.life += 1
@@ -95,7 +95,7 @@ class Server:
         self.turn()
 
     def open(self) -> None:
-        """What is not there after a power cut in this start is opened by the next one."""
+        """Opens stream and consumer. What a power cut interrupts, the next start opens."""
         self.stopped = {}
         try:
             self.open_stream()
@@ -128,7 +128,7 @@ class Server:
         handle.await_consumers()
 
     def place(self, path: Place) -> Place | None:
-        """Of files; in memory there are none."""
+        """The place of a stream in files; None in memory."""
         return None if self.cluster.kind.memory else path
 
     def open_consumer(self) -> None:
@@ -161,15 +161,15 @@ class Server:
         self.stream = None
 
     def reopen(self, empty: bool = False) -> None:
-        """As the control plane does with a member that stopped: all of the stream is opened anew,
-        with nothing where what it has is not what the group agreed on."""
+        """Reopens a member that stopped, as the control plane does: the stream with its consumer,
+        and empty where its data differs from what the group agreed on."""
         self.close_members()
         if empty:
             self.empty()
         self.open()
 
     def empty(self) -> None:
-        """As with a new disk."""
+        """Erases all, as if with a new disk."""
         for path in (b"/S", b"/groups/S", b"/groups/C"):
             self.disk.remove(path)
         self.disk.mkdir(b"/S")
@@ -177,14 +177,14 @@ class Server:
         self.make_directories()
 
     def end(self) -> None:
-        """Whatever becomes of its files."""
+        """Ends the process, whatever that does to its files."""
         self.close_members()
         self.groups.close()
         self.disk.detach(self.env)
         self.up = False
 
     def kill(self) -> None:
-        """What was written stays."""
+        """Kills the process. Written data stays, synced or not."""
         self.disk.stop()
         self.end()
         self.disk.kill()
@@ -197,7 +197,7 @@ class Server:
     # ---- a turn
 
     def later(self, delay: int, do: Callable[[], None]) -> None:
-        """After a delay, if the same life goes on."""
+        """Calls after a delay, unless the server has stopped since."""
         life = self.life
 
         def run() -> None:
@@ -210,12 +210,12 @@ class Server:
         self.cluster.at(self.cluster.now + delay, run)
 
     def turn(self, do: Callable[[], object] | None = None) -> None:
-        """Something happens in it, and what follows from that."""
+        """Runs an event and all that follows from it."""
         if not self.up:
             return
         now = self.cluster.now - self.started + ONE
         self.quiet = False
-        """Nothing is staged."""
+        """Whether nothing is staged for a commit."""
         self.env.advance(now - self.env.mono)
         if do is not None:
             do()
@@ -223,7 +223,7 @@ class Server:
         self.ends_turn()
 
     def hear_message(self, dest: bytes, reply: bytes, header: bytes, data: bytes) -> None:
-        """Of another server; as `turn`, for what happens most."""
+        """A message of another server; as `turn`, but faster, because it happens most."""
         if self.up:
             self.quiet = False
             env = self.env
@@ -262,7 +262,7 @@ class Server:
         self.wakes_at = FOREVER
 
     def commit(self) -> None:
-        """Of what was staged since the last time."""
+        """Commits what was staged since the last commit."""
         self.commits_at = FOREVER
         before = self.disk.calls
         self.cluster.before_commit(self)
@@ -272,7 +272,7 @@ class Server:
         if self.disk.calls == before:
             self.quiet = True
 
-    # ---- what members tell
+    # ---- news of members
 
     def hear(self) -> None:
         events, self.env.events[:] = list(self.env.events), []
@@ -291,7 +291,7 @@ class Server:
             life = self.stream
             self.later(ANEW, lambda: self.reopen(diverged) if self.stream is life else None)
 
-    # ---- what it has
+    # ---- state
 
     def leads(self) -> bool:
         return self.up and self.stream is not None and self.stream.leads()
@@ -300,13 +300,13 @@ class Server:
         return self.up and self.consumer is not None and self.consumer.leads()
 
     def has(self) -> tuple[dict[int, Stored], int]:
-        """Messages, and the last sequence."""
+        """The stream's messages by sequence, and its last sequence."""
         assert self.stream is not None
         _, messages, last = look(self.stream.handle)
         return messages, last
 
     def stream_state(self) -> bytes:
-        """All figures of a snapshot, with the refused entries."""
+        """The state as a snapshot has it, with the count of refused entries."""
         assert self.stream is not None
         return state_of(self.stream.handle)
 
@@ -315,18 +315,18 @@ class Server:
         return read_state(self.consumer.handle.encode_state())
 
     def is_current(self) -> bool:
-        """Both members have what their groups have agreed on."""
+        """Whether both members have applied all that their groups agreed on."""
         if not self.up or self.stream is None or self.consumer is None or self.stopped:
             return False
         return self.stream.caught_up()
 
     def has_read(self) -> bool:
-        """All that is there was delivered and acked."""
+        """Whether all messages in the stream were delivered and acked."""
         state = self.consumer_state()
         return not state.pending and state.floor[1] >= max(self.has()[0], default=0)
 
     def check_well(self) -> None:
-        """Both members run."""
+        """Wrong if a member does not run."""
         for member in (self.stream, self.consumer):
             if member is None or member.why():
                 raise Wrong(f"{self.name!r} has a member that does not run: {self.stopped}")
