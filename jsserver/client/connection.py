@@ -16,8 +16,9 @@ RECEIVE_BYTES = 1 << 20
 TIMEOUT_S = 60.0
 PORT_DEFAULT = 4222
 
-_MSG = re.compile(rb"MSG (\S+) (\d+) (?:(\S+) )?()(\d+)")
-_HMSG = re.compile(rb"HMSG (\S+) (\d+) (?:(\S+) )?(\d+) (\d+)")
+# nats-server leaves two spaces where what it tells its own clients has no reply.
+_MSG = re.compile(rb"MSG (\S+) (\d+) +(?:(\S+) )?()(\d+)")
+_HMSG = re.compile(rb"HMSG (\S+) (\d+) +(?:(\S+) )?(\d+) (\d+)")
 _STATUS = re.compile(rb"NATS/\d\.\d +(\d{3}) *([^\r\n]*)")
 
 

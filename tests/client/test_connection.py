@@ -271,3 +271,13 @@ def test_tls(servers: Servers, tmp_path: Path) -> None:
 def test_tls_where_there_is_none(core_server: Server) -> None:
     with pytest.raises(ConnectionFailed, match="does not offer TLS"):
         Connection(core_server.url, name="a", tls=Tls(verify=False))
+
+
+@pytest.mark.usefixtures("peer_present")
+def test_what_nats_server_says_of_itself(servers: Servers) -> None:
+    accounts = "accounts { SYS { users: [{ user: sys, password: sys }] } }, system_account: SYS"
+    server = servers.peer(config=accounts)
+    login = Credentials(user="sys", password="sys")
+    with Connection(server.url, name="a", credentials=login, timeout=5) as connection:
+        answer = connection.request(f"$SYS.REQ.SERVER.{connection.info['server_id']}.VARZ")
+    assert json.loads(answer.data)["server"]["id"] == connection.info["server_id"]
