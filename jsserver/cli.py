@@ -105,7 +105,7 @@ _PARSERS: dict[str, Parser] = {
     **_UNAVAILABLE,
 }
 
-_COMMANDS = ("version", "help", "bench", "check", "consumer", "spark", "store")
+_COMMANDS = ("version", "help", "bench", "check", "cluster", "consumer", "spark", "store")
 
 _JOBS = "jsserver-spark"
 
@@ -113,6 +113,7 @@ _USAGE = """
 Usage: {program} [options]
        {program} version | help | bench
        {program} check -c <file> [--json]
+       {program} cluster drain | balance
        {program} consumer waits | pending | release | redrive
        {program} store check | dump | du | repair
        {program} spark archive | replay | verify | compact | expire | report | check
@@ -228,6 +229,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from jsserver.admin import consumers
 
         return consumers.main(arguments[1:])
+    if arguments[:1] == ["cluster"]:
+        from jsserver.admin import cluster
+
+        return cluster.main(arguments[1:])
     if arguments[:1] == ["store"]:
         from jsserver.offline.command import main as store
 

@@ -318,7 +318,7 @@ PARTS = {
         *("access.secured", "config", "disk.storage", "disk.storedir", "instances"),
         *("process.sockets", "text.flags", "text.goformat"),
     },
-    "admin": {"client.connection", "client.credentials", "client.login"},
+    "admin": {"client.connection", "client.credentials", "client.login", "cluster"},
     "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
     "cli": {
         *("admin", "bench", "check", "config", "offline", "process.procs"),

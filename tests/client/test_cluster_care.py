@@ -1,0 +1,120 @@
+"""`jsserver cluster`: a server drained, and replicas and leaders balanced, while clients go on."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from jsserver.admin.survey import survey
+from jsserver.admin.system import System
+from jsserver.client.connection import Connection
+from jsserver.client.credentials import Credentials
+from tests.client.aio import api, asynchronous, connected, until
+from tests.client.mesh import Cluster
+from tests.client.test_regrouped import alike, held, loaded, made, started, stream, take
+from tests.servers import Server, Servers
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+STREAMS = 4
+
+
+async def command(server: Server, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run beside the clients of the test."""
+    login = ["-s", server.url, "--user", "sys", "--password", "sys"]
+    line = [sys.executable, "-m", "jsserver.cli", "cluster", *words, *login]
+    return await asyncio.to_thread(
+        subprocess.run, line, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL
+    )
+
+
+def held_by(cluster: Cluster) -> Counter[str]:
+    """How many streams and consumers each server holds, as the servers say."""
+    login = Credentials(user="sys", password="sys")
+    with Connection(cluster.members[0].url, name="test", credentials=login) as connection:
+        found = survey(System(connection))
+    held = [one.holders for one in found.streams]
+    held += [one.holders for stream in found.streams for one in stream.consumers]
+    return Counter(name for holders in held for name in holders)
+
+
+async def filled(client: Any) -> None:
+    """Streams of one and of three replicas, each with a consumer."""
+    for n in range(STREAMS):
+        for replicas in (1, 3):
+            name = f"R{replicas}N{n}"
+            config = {"name": name, "subjects": [name], "num_replicas": replicas}
+            assert "error" not in await api(client, f"STREAM.CREATE.{name}", config)
+            durable = {"durable_name": "D", "ack_policy": "explicit"}
+            body = {"stream_name": name, "config": durable}
+            assert "error" not in await api(client, f"CONSUMER.DURABLE.CREATE.{name}.D", body)
+            await client.request(name, b"x", timeout=10)
+
+
+@pytest.mark.parametrize("kinds", ["oooo", "opop", "popo", "pppp"])
+@asynchronous
+async def test_a_server_is_drained_and_gets_its_part_again(servers: Servers, kinds: str) -> None:
+    cluster = await started(servers, kinds)
+    async with connected(cluster.members[0]) as client:
+        await filled(client)
+        await made(client, stream(3))
+        async with loaded(client) as load:
+            info = await api(client, "STREAM.INFO.S")
+            name = info["cluster"]["leader"]
+            shown = await command(cluster.members[1], "drain", name)
+            assert shown.returncode == 0 and "nothing was changed" in shown.stdout, shown
+            assert held_by(cluster)[name]
+            done = await command(cluster.members[1], "drain", name, "--apply")
+            assert done.returncode == 0, done
+            assert f"{name} holds nothing any more" in done.stdout
+            assert held_by(cluster)[name] == 0
+            members = await held(client, 3)
+            await take(load)
+            again = await command(cluster.members[1], "drain", name, "--json", "--apply")
+            result = json.loads(again.stdout.splitlines()[-1])["result"]
+            assert again.returncode == 0 and result == f"{name} leads and holds nothing"
+            assert name not in members
+
+            async def evened() -> bool:
+                """A server that answers too late on a busy machine is left out of a plan."""
+                done = await command(cluster.members[1], "balance", "--apply")
+                assert done.returncode == 0, done
+                return bool(held_by(cluster)[name])
+
+            await until(evened, 90)
+            await take(load)
+        shown = await command(cluster.members[1], "balance", "--json")
+        assert json.loads(shown.stdout.splitlines()[0])["plan"]["stuck"] == []
+        await alike(cluster, load, await held(client, 3))
+
+
+@pytest.mark.parametrize("kinds", ["oop", "ppo"])
+@asynchronous
+async def test_what_nobody_else_can_take_stays(servers: Servers, kinds: str) -> None:
+    cluster = await started(servers, kinds)
+    async with connected(cluster.members[0]) as client:
+        await filled(client)
+        before = held_by(cluster)
+        refused = await command(cluster.members[0], "drain", "B", "--apply")
+        assert refused.returncode == 3
+        assert "ONE/R3N0 cannot leave: holds it already (2)" in refused.stdout
+        assert "4 replicas cannot leave B; nothing was changed" in refused.stdout
+        assert held_by(cluster) == before
+        partly = await command(cluster.members[0], "drain", "B", "--apply", "--partial")
+        assert partly.returncode == 3 and "B holds 4 still" in partly.stdout, partly
+        assert held_by(cluster)["B"] == 2 * STREAMS
+
+
+@asynchronous
+async def test_what_cannot_be_asked(servers: Servers) -> None:
+    cluster = await started(servers, "ooo")
+    unknown = await command(cluster.members[0], "drain", "X")
+    assert unknown.returncode == 1 and "there are A, B, C" in unknown.stderr
+    line = [sys.executable, "-m", "jsserver.cli", "cluster", "balance", "-s"]
+    run = [*line, cluster.members[0].url]
+    other = await asyncio.to_thread(subprocess.run, run, capture_output=True, text=True, timeout=60)
+    assert other.returncode == 1 and "a user of the system account" in other.stderr
