@@ -140,14 +140,14 @@ cdef int skip_to(Stream* s, uint64_t seq) noexcept nogil:
     return rc
 
 
-cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
+cdef int entry_message(Stream* s, StreamEntry* e, const StoreState* state) noexcept nogil:
     # A message that is not applied yet.
     cdef Change* c = &e.change
     cdef PubHeaders h
     cdef Draft d
     cdef int rc = ST_OK
-    if e.lseq - s.member.refused != last:
-        if last or e.lseq < s.member.refused:
+    if e.lseq - s.member.refused != state.last_seq:
+        if state.msgs or e.lseq < s.member.refused:
             return MEMBER_DIVERGED
         rc = skip_to(s, e.lseq - s.member.refused)      # no member has earlier messages any more
         if rc != ST_OK:
@@ -166,11 +166,29 @@ cdef int entry_message(Stream* s, StreamEntry* e, uint64_t last) noexcept nogil:
 
 
 cdef int entry_skip_run(Stream* s, const StreamEntry* e, uint64_t last) noexcept nogil:
-    # Sequences that were deleted in the leader's store.
+    # Sequences that were deleted in the leader's store, or that a mirror's origin has not.
     cdef uint64_t end = e.change.seq + e.change.most - 1
+    cdef int rc
     if end <= last:
         return ST_OK
-    return MEMBER_DIVERGED if e.change.seq > last + 1 else skip_to(s, end)
+    if e.change.seq > last + 1:
+        return MEMBER_DIVERGED
+    rc = skip_to(s, end)
+    if rc == ST_OK and is_staged(s, end):
+        overlay_pop(s)
+    return rc
+
+
+cdef int entry_confirmed(Stream* s, const StreamEntry* e) noexcept nogil:
+    # All that came from an origin up to here is agreed on: the leader says so there, without the status. ST_OK | ST_NO_MEMORY
+    cdef Bytes* b = &s.member.header
+    if not s.member.leads:
+        return ST_OK
+    b.n = 0
+    if rewrite_headers(e.change.header, b) < 0:
+        return ST_NO_MEMORY
+    send_message(s, KIND_ACK, e.reply, b_span(b), span(NULL, 0))
+    return ST_OK
 
 
 cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
@@ -178,7 +196,7 @@ cdef int entry_sequenced(Stream* s, StreamEntry* e) noexcept nogil:
     cdef uint64_t refused = s.member.refused
     cdef int rc
     if e.reply.n and is_control(e.change.header, e.change.data):
-        return ST_OK
+        return entry_confirmed(s, e)
     rc = entry_numbered(s, e)
     if e.change.kind == CHANGE_SKIP and e.change.most:
         s.member.position = max(s.member.position, e.change.seq + e.change.most - 1)
@@ -208,7 +226,7 @@ cdef int entry_numbered(Stream* s, StreamEntry* e) noexcept nogil:
         return entry_refused(s, e) if was_refused(s, e) else ST_OK      # already applied
     if e.change.kind == CHANGE_SKIP:
         return skip_to(s, state.last_seq + 1)
-    return entry_message(s, e, state.last_seq)
+    return entry_message(s, e, &state)
 
 
 cdef bint is_ahead(Stream* s) noexcept nogil:

@@ -2,6 +2,9 @@
 # the origin here, in another account or elsewhere. The control plane has made that consumer; it is told when the deliveries do
 # not follow each other, or one is refused, and begins again from what is stored. What came is confirmed to the origin (flow
 # control) when it is durable: so an origin that waits for acks keeps each message until it is on disk here.
+#
+# Of the members of a group only the leader takes in. What came is staged and proposed as what is published is; the confirmation
+# is an entry behind it, which the leader sends when the group has agreed on it. What is taken in ends with the lead.
 
 cdef enum:
     INTAKE_GAP = 1              # deliveries are missing
@@ -10,7 +13,7 @@ cdef enum:
     ASIDE_TURN = 500            # messages that one turn takes of what waited
     SEQUENCE_BITS = 61          # of an origin's sequences: files hold one bit more
     ORIGIN_NEAR = 10            # so many messages are left at most when a mirror answers direct gets of its origin
-    CONFIRM_ROOM = 112          # of a confirmation's headers
+    CONFIRM_ROOM = 144          # of a confirmation's headers
     ACK_TOKENS = 12             # of an ack subject: those that are looked at
     # A consumer delivers, here or on another server; no client sends what its origin would.
     HEARS_INTAKE = 1 << KIND_JETSTREAM | 1 << KIND_ROUTER | 1 << KIND_GATEWAY | 1 << KIND_LEAF | 1 << KIND_HUB
@@ -155,8 +158,9 @@ cdef bint intake_judge(Intake* i, const Msg* m, const Delivery* t, Span subject)
         return intake_refused(i, b"writing to disk failed")
     if s.cfg.flags & STREAM_SEALED:
         return intake_refused(i, b"the stream is sealed")
-    if not i.mirror and h.msg_id.n and s.cfg.duplicate_window > 0 and dedupe_find(&s.dedupe, h.msg_id, &seq):
-        return True
+    if not i.mirror and h.msg_id.n and s.cfg.duplicate_window > 0:
+        if dedupe_find(&s.dedupe, h.msg_id, &seq) or (s.staging != NULL and overlay_id(s.staging, h.msg_id, &seq)):
+            return True
     if i.mirror or not s.cfg.flags & STREAM_ALLOW_MSG_COUNTER:
         return intake_store(i, m, t, &h)
     sum = m[0]
@@ -168,16 +172,32 @@ cdef bint intake_judge(Intake* i, const Msg* m, const Delivery* t, Span subject)
     return ok
 
 
+cdef int intake_stage(Intake* i, const Change* c, uint64_t last) noexcept nogil:
+    # Behind the last one that is staged. ST_OK, or an error and nothing is
+    cdef Stream* s = i.s
+    cdef StreamEntry e
+    cdef int rc = store_fits(c.subject, c.header, c.data)
+    if rc == ST_OK and s.member != NULL and c.seq > last + 1:
+        rc = run_stage(s, last + 1, c.seq - 1)
+    if rc != ST_OK:
+        return rc
+    memset(&e, 0, sizeof(StreamEntry))
+    e.change = c[0]
+    e.sourced = i.mirror
+    return entry_stage(s, &e)
+
+
 cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHeaders* h) noexcept nogil:
     cdef Stream* s = i.s
     cdef StoreState state
     cdef Change c
     cdef int64_t ttl
+    cdef uint64_t size
     if server_full(s):
         return intake_refused(i, b"the server's limit is reached")
     if check_size(s, m):
         return intake_refused(i, b"it is too large, or its headers are")
-    store_state(s.store, &state)
+    state_staged(s, &state)
     memset(&c, 0, sizeof(Change))
     c.kind = CHANGE_MESSAGE
     c.seq = t.sseq if i.mirror else state.last_seq + 1
@@ -188,14 +208,17 @@ cdef bint intake_store(Intake* i, const Msg* m, const Delivery* t, const PubHead
     c.id = h.msg_id
     if h.rollup.n and s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE:
         c.rollup = rollup_of(h.rollup)
+    size = store_size_of(s.store, m.subject, m.header, m.data)
     if s.cfg.retention == RETENTION_INTEREST and not watched(&s.watchers, m.subject):
         c.kind = CHANGE_SKIP
-    elif over(s.place.account_usage, store_size_of(s.store, m.subject, m.header, m.data)):
+    elif over(s.place.account_usage, size if s.staging == NULL else staged_more(s.staging, size)):
         return intake_refused(i, b"the account's limit is reached")
     elif s.cfg.flags & STREAM_ALLOW_MSG_TTL and h.ttl.n and not get_ttl(h.ttl, &ttl):
         return intake_refused(i, b"its Nats-TTL is none")
     elif s.cfg.discard == DISCARD_NEW and check_stream_room(s, m, h, &state):
         return intake_refused(i, b"the stream is full")
+    if s.staging != NULL:
+        return intake_stage(i, &c, state.last_seq) == ST_OK or intake_refused(i, b"it cannot be proposed")
     publish_change(s, m, &c)
     return (s.failed == 0 and s.entered == c.seq) or intake_refused(i, b"the store does not take it")
 
@@ -219,6 +242,7 @@ cdef void intake_message(Intake* i, const Msg* m, const Delivery* t) noexcept no
             stored.subject = draft_span(&subject)
             break
     i.why = b"its subject or its headers become too long"
+    came_to(s, stored.subject)
     ok = not (header.failed or subject.failed) and stream_rename(s, &stored.subject, &renamed) == 0
     i.sseq = t.sseq
     i.dseq = t.dseq
@@ -227,6 +251,7 @@ cdef void intake_message(Intake* i, const Msg* m, const Delivery* t) noexcept no
         i.sseq = sseq
         i.dseq = dseq
         intake_break(i, INTAKE_REFUSED)
+    came_to(s, span(NULL, 0))
     draft_free(&header)
     draft_free(&subject)
     draft_free(&renamed)
@@ -278,14 +303,21 @@ cdef void intake_control(Intake* i, const Msg* m) noexcept nogil:
 cdef void intake_confirmed(Intake* i) noexcept nogil:
     # What was taken is said when it is durable.
     cdef Stream* s = i.s
+    cdef Span reply = span(i.confirm.data, <uint32_t>i.confirm.n)
+    cdef const char* status = b" 100 FlowControl Request" if s.member != NULL else b""
     cdef char text[CONFIRM_ROOM]
     cdef int n = 0
     if i.confirm.n == 0 or s.store == NULL:
         return
     if not i.bare:
-        n = snprintf(text, sizeof(text), b"NATS/1.0\r\nNats-Last-Consumer: %llu\r\nNats-Last-Stream: %llu\r\n\r\n",
+        n = snprintf(text, sizeof(text), b"NATS/1.0%s\r\nNats-Last-Consumer: %llu\r\nNats-Last-Stream: %llu\r\n\r\n", status,
                      <unsigned long long>i.dseq, <unsigned long long>i.sseq)
-    stream_answer_with(s, store_ticket(s.store), span(i.confirm.data, <uint32_t>i.confirm.n), span(<uint8_t*>text, <uint32_t>n))
+    elif s.member != NULL:
+        n = snprintf(text, sizeof(text), b"NATS/1.0%s\r\n\r\n", status)
+    if s.member == NULL:
+        stream_answer_with(s, store_ticket(s.store), reply, span(<uint8_t*>text, <uint32_t>n))
+    elif confirmation_propose(s, reply, span(<uint8_t*>text, <uint32_t>n)) != ST_OK:
+        intake_break(i, INTAKE_GAP)
     i.confirm.n = 0
 
 
@@ -389,13 +421,25 @@ cdef void intakes_free(Stream* s) noexcept nogil:
         i = intake_at(list_pop(&s.intakes))
 
 
+cdef void intakes_end(Stream* s) noexcept nogil:
+    # Of a member that leads no more. What was staged may be lost: who leads learns anew how far the stream is.
+    cdef ListWalk all = list_walk(&s.intakes)
+    cdef Intake* i = intake_at(list_step(&all))
+    while i != NULL:
+        intake_break(i, INTAKE_GAP)
+        i = intake_at(list_step(&all))
+    intakes_free(s)
+
+
 cdef int mirror_skip(Stream* s, uint64_t seq) noexcept nogil:
     # What the origin has not, up to this sequence, this mirror will not have either.
     cdef Change c
     cdef StoreState state
-    store_state(s.store, &state)
+    state_staged(s, &state)
     if seq <= state.last_seq:
         return ST_OK
+    if s.member != NULL:
+        return run_stage(s, state.last_seq + 1, seq)
     memset(&c, 0, sizeof(Change))
     c.kind = CHANGE_SKIP
     c.seq = seq
@@ -424,7 +468,7 @@ cdef int intake_open(Stream* s, const IntakeConfig* cfg) noexcept nogil:
     i.last = s.env.mono
     i.sseq = cfg.origin
     if cfg.mirror:
-        store_state(s.store, &state)
+        state_staged(s, &state)
         i.sseq = max(cfg.origin, state.last_seq)
     whole = (add_span(&i.consumer, cfg.consumer) == 0 and add_span(&i.head, cfg.head) == 0
              and add_span(&i.tail, cfg.tail) == 0)

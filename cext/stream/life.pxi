@@ -285,10 +285,12 @@ cdef void stream_served(Stream* s) noexcept nogil:
 
 cdef void member_leave(Stream* s) noexcept nogil:
     stream_hear_nothing(s)
+    intakes_end(s)
 
 
 cdef void member_follow(Stream* s) noexcept nogil:
     stream_hear_nothing(s)
+    intakes_end(s)
     s.member.leads = False
     s.member.early = 0
     s.member.abandoned = 0

@@ -133,6 +133,13 @@ cdef void overlay_state(const Overlay* o, StoreState* state) noexcept nogil:
         state.last_seq = o.last_seq
 
 
+cdef inline void state_staged(Stream* s, StoreState* state) noexcept nogil:
+    # The stream's, with what is staged.
+    store_state(s.store, state)
+    if s.staging != NULL:
+        overlay_state(s.staging, state)
+
+
 cdef uint64_t staged_more(const Overlay* o, uint64_t size) noexcept nogil:
     # What is staged counts for the account too.
     return size + <uint64_t>max(o.bytes, <int64_t>0)

@@ -46,25 +46,60 @@ cdef int message_propose(Stream* s, StreamEntry* e) noexcept nogil:
     return rc
 
 
-cdef int change_stage(Stream* s, Span reply, const Change* c) noexcept nogil:
-    # A message or a skip that passed the checks. ST_OK, or an error and nothing is staged
-    cdef StreamEntry e
+cdef int entry_stage(Stream* s, StreamEntry* e) noexcept nogil:
+    # e.change is a message or a skip that passed the checks. ST_OK, or an error and nothing is staged
+    cdef const Change* c = &e.change
     if staged_size(s.staging) + c.subject.n + c.header.n + c.data.n > STAGED_MAX:
         return ST_TOO_LARGE
     if s.member == NULL:
-        return ST_OK if overlay_add(s, reply, c, span(NULL, 0)) == 0 else ST_NO_MEMORY
+        return ST_OK if overlay_add(s, e.reply, c, span(NULL, 0)) == 0 else ST_NO_MEMORY
+    return message_propose(s, e)
+
+
+cdef int change_stage(Stream* s, Span reply, const Change* c) noexcept nogil:
+    # Likewise, of one who published it.
+    cdef StreamEntry e
     memset(&e, 0, sizeof(StreamEntry))
     e.change = c[0]
     e.reply = reply
-    return message_propose(s, &e)
+    return entry_stage(s, &e)
+
+
+cdef int run_stage(Stream* s, uint64_t first, uint64_t last) noexcept nogil:
+    # Sequences that a mirror's origin has not, behind all that is staged. ST_OK, or an error and nothing is staged
+    cdef size_t was = s.member.proposals.n
+    cdef StreamEntry e
+    cdef Change c
+    cdef int rc
+    memset(&e, 0, sizeof(StreamEntry))
+    e.change.kind = CHANGE_SKIP
+    e.change.seq = first
+    e.change.most = last - first + 1
+    rc = proposal_add(s, &e)
+    memset(&c, 0, sizeof(Change))
+    c.kind = CHANGE_SKIP
+    c.seq = last
+    if rc == ST_OK and overlay_add(s, span(NULL, 0), &c, span(NULL, 0)) < 0:
+        s.member.proposals.n = was
+        rc = ST_NO_MEMORY
+    return rc
+
+
+cdef int confirmation_propose(Stream* s, Span reply, Span header) noexcept nogil:
+    # What is to be confirmed to an origin when all that is proposed before it is agreed on. ST_OK | ST_NO_MEMORY | ST_TOO_LARGE
+    cdef StreamEntry e
+    memset(&e, 0, sizeof(StreamEntry))
+    e.change.kind = CHANGE_MESSAGE
+    e.change.header = header
+    e.reply = reply
+    return proposal_add(s, &e)
 
 
 cdef int own_stage(Stream* s, const Change* c) noexcept nogil:
     # A message of the stream's own: behind what is staged. ST_OK or ST_*
     cdef Change next = c[0]
     cdef StoreState state
-    store_state(s.store, &state)
-    overlay_state(s.staging, &state)
+    state_staged(s, &state)
     next.seq = state.last_seq + 1
     return change_stage(s, span(NULL, 0), &next)
 

@@ -187,9 +187,7 @@ cdef int publish_checked(Stream* s, const Msg* m, const PubHeaders* h, bint own)
     p.own = own
     p.longer = False
     p.n_made = 0
-    store_state(s.store, &p.state)
-    if s.staging != NULL:
-        overlay_state(s.staging, &p.state)
+    state_staged(s, &p.state)
     rc = publish_refused(s, &p)
     if rc == 0:
         rc = publish_passed(s, &p)

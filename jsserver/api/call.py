@@ -143,12 +143,20 @@ def dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
     )
 
 
+def is_own(shared: Shared, consumer: Consumer) -> bool:
+    """Whether this server has made a consumer for a mirror or a source by itself, of which its
+    cluster does not know."""
+    return shared.member is not None and consumer.config.direct
+
+
 def placed(shared: Shared, asset: Stream | Consumer) -> ClusterInfo | None:
     """Who serves what this server runs, where a cluster decides that."""
     if shared.member is None:
         return None
     if asset.member is not None:
         return shared.member.placed(asset)
+    if isinstance(asset, Consumer) and is_own(shared, asset):
+        return None
     return ClusterInfo(name=shared.member.cluster, leader=shared.settings.server_name)
 
 

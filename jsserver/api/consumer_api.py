@@ -19,7 +19,7 @@ from jsserver.wire.types import (
     ConsumerUnpinRequest,
 )
 
-from .call import LIST_LIMIT, NAMES_LIMIT, Call, dynamic_metadata, page, placed
+from .call import LIST_LIMIT, NAMES_LIMIT, Call, dynamic_metadata, is_own, page, placed
 from .responses import (
     ConsumerInfo,
     ConsumerList,
@@ -188,7 +188,7 @@ def _is_heard(account: Account, consumer: Consumer, config: ConsumerConfig) -> b
 def _tell_put(call: Call, stream: Stream, consumer: Consumer, *, made: bool) -> None:
     """That it was made, and that it is paused: also of one that was there, as nats-server does."""
     account, name = call.account.name, consumer.name
-    if made:
+    if made and not is_own(call.shared, consumer):
         call.advisories.consumer(account, stream.name, name, "create")
     until = consumer.config.pause_until
     if consumers.pause_left(consumer.config, call.shared.clock()):

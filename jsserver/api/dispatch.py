@@ -39,7 +39,7 @@ from jsserver.wire.pieces import pieces
 
 from .account_purge import AccountPurge
 from .advisories import AUDIT, Advisories, ClientInfo
-from .call import Call
+from .call import Call, is_own
 from .endpoints import PURGE_ACCOUNT, Endpoint, find, of_system
 from .levels import required_level
 from .queue import RequestQueue
@@ -466,7 +466,8 @@ class Dispatcher:
             consumer = stream.consumers.get(event.consumer) if stream is not None else None
             if consumer is None or consumer.handle.id != event.id:
                 return
-            if self.shared.member is not None:
+            own = is_own(self.shared, consumer)
+            if self.shared.member is not None and not own:
                 self.shared.member.remove_consumer(account.name, event.stream, event.consumer)
                 return
             try:
@@ -480,4 +481,5 @@ class Dispatcher:
                     error,
                 )
                 return
-            self.advisories.consumer(event.account, event.stream, event.consumer, "delete")
+            if not own:
+                self.advisories.consumer(event.account, event.stream, event.consumer, "delete")

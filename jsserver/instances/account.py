@@ -162,7 +162,7 @@ class Account:
         name = running.name
         decision = self.assignments.assign_stream(name, None)
         self._hide(name)
-        await self.intakes.remove(name)
+        await self.intakes.end_many(name, removed=False)
         await self.shared.run(self.instances.close, running)
         self.assignments.settle(decision)
 
@@ -194,7 +194,7 @@ class Account:
                 self._show(running)
                 raise
             running = None
-            await self.intakes.remove(name)
+            await self.intakes.end_many(name, removed=True)
         if wanted is not None:
             work = self.instances.converge(running, wanted)
             now = await self._carry_out(work, running is not None, place)

@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 import msgspec
@@ -102,8 +103,10 @@ class Intake:
         stream: Stream,
         source: StreamSource,
         alone: bool,
+        lost: Callable[[], None],
     ) -> None:
-        """`alone`: no other source of the stream reads a stream of this name."""
+        """`alone`: no other source of the stream reads a stream of this name. `lost`: called where
+        the data plane has ended it by itself."""
         self.account = account
         self.source = source
         self.id = next(_ids)
@@ -111,6 +114,7 @@ class Intake:
         self._handle = handle
         self._shared = shared
         self._stream = stream
+        self._lost = lost
         self._consumer = sources.consumer_name(
             stream.config, source, account, shared.settings.domain, alone
         )
@@ -232,8 +236,11 @@ class Intake:
             await self._woken(SILENCE_SECONDS)
             self._wake.clear()
             state = self._look()
-            if state is None or state.broken or state.idle > sources.SILENCE:
-                if state is not None and state.refused:
+            if state is None:
+                self._lost()
+                return
+            if state.broken or state.idle > sources.SILENCE:
+                if state.refused:
                     self._tell(state.refused)
                 self._stream.handle.leave_off(self.id)
                 return
@@ -415,6 +422,7 @@ class Intakes:
                 stream,
                 source,
                 source.name not in repeated,
+                partial(self.failed, stream.name),
             )
             for key, source in wanted.items()
         }
@@ -450,17 +458,16 @@ class Intakes:
                 if intake.source.external is None and intake.source.name == origin:
                     intake.wake()
 
-    def end(self, stream: str, removed: bool) -> None:
-        """A stream is not served any more; `removed`: nor will be."""
+    def end(self, stream: str, *, removed: bool) -> None:
+        """A stream is not served any more; `removed`: nor will be, here or elsewhere."""
         for intake in self._of.get(stream, {}).values():
             self._end(intake, removed)
         self._forget(stream)
 
-    async def remove(self, stream: str) -> None:
-        """As `end`, of a stream that is removed and may have thousands of sources; its lock is
-        held."""
+    async def end_many(self, stream: str, *, removed: bool) -> None:
+        """As `end`, of a stream that may have thousands of sources."""
         async for intake in spread(self._forget(stream).values()):
-            self._end(intake, True)
+            self._end(intake, removed)
 
     def _forget(self, stream: str) -> dict[str, Intake]:
         self._streams.pop(stream, None)
@@ -499,8 +506,9 @@ class Intakes:
                     self._kept[name] = now.origins
 
     async def _unwritten(self, name: str, stream: Stream) -> Positions | None:
-        """How far a stream's sources are; None: there is nothing to write down."""
-        if self._streams.get(name) is not stream:
+        """How far a stream's sources are; None: there is nothing to write down, also of a stream of
+        several replicas, as its group may not agree on what came last."""
+        if self._streams.get(name) is not stream or stream.member is not None:
             return None
         if stream.config.mirror is not None or stream.directory is None:
             return None
@@ -510,12 +518,14 @@ class Intakes:
         return now if now is not None and now.origins != self._kept.get(name, {}) else None
 
     def failed(self, name: str) -> None:
-        """What a stream has taken in may be refused with the rest that its disk did not take: all
-        is learned anew, once the stream is opened again."""
+        """What a stream has taken in may be refused with the rest that its disk did not take, or
+        that its group has not agreed on: all is learned anew, once the stream is opened again, or
+        leads."""
         stream = self._streams.get(name)
         if stream is not None:
-            self.end(name, False)
-            self.follow(stream)
+            self.end(name, removed=False)
+            if stream.member is None or stream.member.leads():
+                self.follow(stream)
 
     def broken(self, stream: str, id: int) -> None:
         """What the data plane took in has ended."""

@@ -10,6 +10,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from jsserver.api.endpoints import ENDPOINTS
 from jsserver.api.levels import required_level
 from jsserver.api.requester import requester
@@ -43,6 +45,16 @@ OTHER_TYPES = {
     "ACCOUNT.STREAM.CANCEL_MOVE": "stream_update_response",
 }
 """Types of the answers that only a cluster gives."""
+
+
+class _Config(msgspec.Struct):
+    direct: bool = False
+
+
+class _CreateRequest(msgspec.Struct):
+    """What of the request for a consumer says who makes it."""
+
+    config: _Config = msgspec.field(default_factory=_Config)
 
 
 class Held(Protocol):
@@ -110,6 +122,8 @@ class ClusterApi:
             client or {},
             api.args,
         )
+        if self._is_of_leader(api, account, payload):
+            api = api._replace(by=By.STREAM)
         verdict = answers.verdict(api, self._seen(api, account))
         unknown = verdict.answer is Answer.META and account and self._needed.lacks(account)
         if not verdict.delay and not unknown:
@@ -124,6 +138,19 @@ class ClusterApi:
                 self._bringing.add(task)
                 task.add_done_callback(self._bringing.discard)
         return True
+
+    def _is_of_leader(self, api: Api, account: str, body: bytes) -> bool:
+        """Whether the leader of a stream makes the consumer that is asked for, for itself: the one
+        of a mirror or a source of a stream that keeps messages whoever has read them."""
+        if api.name != "CONSUMER.CREATE" or b'"direct"' not in body:
+            return False
+        stream = self._state().streams.get(account, {}).get(api.args[0])
+        if stream is None or stream.said["stream"].get("retention", "limits") != "limits":
+            return False
+        try:
+            return msgspec.json.decode(body, type=_CreateRequest).config.direct
+        except msgspec.DecodeError:
+            return False
 
     async def _bring(self, api: Api, asked: Asked, headers: bytes) -> None:
         """Answers once the account is fetched: its limits were not known."""

@@ -285,7 +285,9 @@ class Held:
                 await account.assign_stream(name, None)
                 tell_gone(self._dispatcher.advisories, gone)
             elif running is not None and step.change is not None:
-                await account.assign_stream(name, None)  # other servers hold the stream now
+                # other servers hold the stream now
+                await account.intakes.end_many(name, removed=False)
+                await account.assign_stream(name, None)
             elif running is not None:
                 await self._put_aside(account, running)
             if step.change is not None and removed and led:
@@ -309,7 +311,7 @@ class Held:
             after = wanted if running is None else running.assignment.updated(wanted.config)
             await account.assign_stream(name, after)
         stream = account.streams[name]
-        for consumer in {*stream.consumers} - step.consumers - self.restores.awaited(asset):
+        for consumer in {*stream.listed} - step.consumers - self.restores.awaited(asset):
             await account.assign_consumer(stream, consumer, None)
         if step.change is not None and stream.member is not None and not stream.member.leads():
             waits = running is None or not is_led_elsewhere(stream)
@@ -555,7 +557,10 @@ class Held:
         if stream.config.mirror is None and not stream.config.sources:
             return
         intakes = account.intakes
-        self._start(intakes.follow_many(stream) if leads else intakes.remove(stream.name))
+        if leads:
+            self._start(intakes.follow_many(stream))
+        else:
+            self._start(intakes.end_many(stream.name, removed=False))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -62,7 +62,7 @@ class Regrouping:
         takes_in = running.config.mirror is not None or running.config.sources
         if running.member is before or not takes_in:
             return
-        await account.intakes.remove(running.name)
+        await account.intakes.end_many(running.name, removed=False)
         if running.member is None:
             await account.intakes.follow_many(running)
 

@@ -76,7 +76,7 @@ def test_a_stream_that_is_removed_while_another_is_written(
     written = []
 
     async def run_here(work: Any, *args: Any) -> Any:
-        of.end("B", True)
+        of.end("B", removed=True)
         return work(*args)
 
     def write(files: object, stream: Any, now: Positions) -> bool:
