@@ -39,7 +39,7 @@ from jsserver.assets.limits import OF_TIERS, AccountLimits, ServerSettings
 from jsserver.cluster import proposals, regroup, wishes
 from jsserver.cluster.judge import Decision, Judge
 from jsserver.cluster.meta import Change, MetaState, Op, created_at, group_of, peers_of
-from jsserver.cluster.moves import Members, Moves, Regrouped, clusters_for
+from jsserver.cluster.moves import Members, MoveRequest, Moves, Regrouped, clusters_for
 from jsserver.cluster.proposals import Asked, Said
 from jsserver.text.goformat import SECOND, escape_json
 from jsserver.text.identity import short_hash
@@ -52,7 +52,6 @@ from jsserver.wire.types import (
     StreamConfig,
     StreamConfigRequest,
     StreamStateInfo,
-    Wire,
 )
 
 YOUNG = 5 * SECOND
@@ -64,15 +63,6 @@ _NOT_UNDERSTOOD = (
 """Errors for an asset that needs a newer version of this server."""
 RESULTS_KEPT = 1024
 """How many assets the leader remembers, to pass on the errors of their members."""
-
-
-class MoveRequest(Wire):
-    """ACCOUNT.STREAM.MOVE. `cluster` and `domain` are the server's, which its name says, too."""
-
-    server: str = ""
-    cluster: str = ""
-    domain: str = ""
-    tags: list[str] = msgspec.field(default_factory=list)
 
 
 class Told(NamedTuple):
@@ -323,12 +313,27 @@ class Leader:
         made, replaced = self.moves.without(there, peer)
         return self._regrouped(judge, made), replaced
 
+    def evacuate(self, account: str, stream: str, peer: str) -> list[bytes]:
+        """The entries that move a stream off a server; ApiError where that cannot be."""
+        judge = self.judge(account)
+        there = judge.known(stream)
+        if there is None:
+            raise errcodes.STREAM_NOT_FOUND()
+        return self._regrouped(judge, self.moves.evacuated(there, peer))
+
+    def evacuate_all(self, peer: str) -> list[bytes]:
+        """The entries that move all streams off a server that other servers can take."""
+        return self._of_all(lambda account, name: self.evacuate(account, name, peer))
+
     def left(self, peer: str) -> list[bytes]:
         """The entries that move all assets off a server that was removed from the cluster."""
+        return self._of_all(lambda account, name: self.remove_peer(account, name, peer)[0])
+
+    def _of_all(self, of_one: Callable[[str, str], list[bytes]]) -> list[bytes]:
         entries: list[bytes] = []
         for account, name, _ in self._state:
-            with suppress(ApiError):  # not a member of this stream, or nobody can replace it
-                entries += self.remove_peer(account, name, peer)[0]
+            with suppress(ApiError):  # the server does not hold it, or no other one can
+                entries += of_one(account, name)
         return entries
 
     def joined(self, peer: str) -> list[bytes]:

@@ -20,10 +20,19 @@ from jsserver.cluster.meta import MetaState, Name, Op, StreamAssignment, group_o
 from jsserver.cluster.proposals import Asked, Said
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
-from jsserver.wire.types import ConsumerConfig, Placement, StreamConfig
+from jsserver.wire.types import ConsumerConfig, Placement, StreamConfig, Wire
 
 Made = tuple[Op, Said]
 """An assignment, and the operation of the entry that proposes it."""
+
+
+class MoveRequest(Wire):
+    """ACCOUNT.STREAM.MOVE. `cluster` and `domain` are the server's, which its name says, too."""
+
+    server: str = ""
+    cluster: str = ""
+    domain: str = ""
+    tags: list[str] = msgspec.field(default_factory=list)
 
 
 class Usage(NamedTuple):
@@ -221,6 +230,31 @@ class Moves:
             _, peers = self._members.place(as_many, [cluster], existing=stay, ignored={peer})
             replaced = True
         return (_held_by(there, peers, peer) if peers else []), replaced
+
+    def evacuated(self, there: StreamAssignment, peer: str) -> list[Made]:
+        """The assignments while a stream and its consumers move from `peer` to another server of
+        the cluster; none where they do already. ApiError where `peer` is not a member, or no
+        other server can take its place."""
+        before = there.peers
+        if peer not in before:
+            raise errcodes.CLUSTER_PEER_NOT_MEMBER()
+        try:
+            config = follow.stream(there.said).config
+            replicas = max(config.num_replicas, 1)
+            if len(before) > replicas:
+                if peer in before[:-replicas]:
+                    return []
+                raise errcodes.PEER_REMAP()
+            more = msgspec.structs.replace(config, num_replicas=replicas + 1)
+            cluster = str(group_of(there.said).get("cluster", ""))
+            existing = [peer, *(one for one in before if one != peer)]
+            _, peers = self._members.place(more, [cluster], existing=existing, leaving=1)
+        except (ApiError, follow.Unsupported):
+            raise errcodes.PEER_REMAP() from None
+        consumers = there.consumers.values()
+        moved = regroup.moved_consumers(consumers, peers, replicas, _mixed)
+        said = regroup.moved_stream(there.said, peers)
+        return [(Op.UPDATE_STREAM, said), *((Op.ASSIGN_CONSUMER, one) for one in moved)]
 
     def with_one_more(self, there: StreamAssignment, peer: str) -> list[Made]:
         """The assignments with `peer` as a further member of a stream that has too few; none where

@@ -40,6 +40,8 @@ WAITING_MAX = 1024
 OTHER_TYPES = {
     "META.LEADER.STEPDOWN": "meta_leader_stepdown_response",
     "SERVER.REMOVE": "meta_server_remove_response",
+    "SERVER.EVACUATE": "meta_server_evacuate_response",
+    "STREAM.PEER.EVACUATE": "stream_evacuate_peer_response",
     "ACCOUNT.PURGE": "account_purge_response",
     "ACCOUNT.STREAM.MOVE": "stream_update_response",
     "ACCOUNT.STREAM.CANCEL_MOVE": "stream_update_response",

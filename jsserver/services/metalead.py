@@ -63,13 +63,13 @@ class Group(Protocol):
 
 
 class PeerRequest(Wire):
-    """STREAM.PEER.REMOVE."""
+    """STREAM.PEER.REMOVE, STREAM.PEER.EVACUATE."""
 
     peer: str = ""
 
 
-class RemoveRequest(Wire):
-    """SERVER.REMOVE."""
+class ServerRequest(Wire):
+    """SERVER.REMOVE, SERVER.EVACUATE."""
 
     peer: str = ""
     peer_id: str = ""
@@ -207,6 +207,10 @@ class MetaLead:
                 return self._purge(asked)
             case "STREAM.PEER.REMOVE":
                 return self._remove_peer(asked)
+            case "STREAM.PEER.EVACUATE":
+                return self._evacuate(asked)
+            case "SERVER.EVACUATE":
+                return self._evacuate_all(asked)
         subject = self._leader.moves.asks(name, asked)
         if subject:
             self._start(self._handle_later(name, asked, subject, failed))
@@ -234,17 +238,19 @@ class MetaLead:
 
     def _remove_peer(self, asked: Asked) -> Response:
         assert self._leader is not None
-        if decode.is_empty(asked.body):
-            raise errcodes.BAD_REQUEST()
-        request = decode.decode(asked.body, PeerRequest, strict=True)
-        if not request.peer:
-            raise errcodes.BAD_REQUEST()
-        peer = short_hash(request.peer)
+        peer = _peer_in(asked)
         found, replaced = self._leader.remove_peer(asked.account, asked.args[0], peer)
         self._propose_all(found)
         if not replaced:
             raise errcodes.PEER_REMAP()
         kind = f"{TYPE_PREFIX}stream_remove_peer_response"
+        return SuccessResponse(type=kind, success=True)
+
+    def _evacuate(self, asked: Asked) -> Response:
+        assert self._leader is not None
+        peer = _peer_in(asked)
+        self._propose_all(self._leader.evacuate(asked.account, asked.args[0], peer))
+        kind = f"{TYPE_PREFIX}stream_evacuate_peer_response"
         return SuccessResponse(type=kind, success=True)
 
     def joined(self, peer: str) -> None:
@@ -299,16 +305,26 @@ class MetaLead:
         return SuccessResponse(type=kind, success=True)
 
     def _remove(self, asked: Asked) -> Response:
-        request = decode.decode(asked.body, RemoveRequest, strict=True)
+        if not self._group.remove(self._member_in(asked)):
+            raise errcodes.CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT()
+        kind = f"{TYPE_PREFIX}meta_server_remove_response"
+        return SuccessResponse(type=kind, success=True)
+
+    def _evacuate_all(self, asked: Asked) -> Response:
+        assert self._leader is not None
+        self._propose_all(self._leader.evacuate_all(self._member_in(asked)))
+        kind = f"{TYPE_PREFIX}meta_server_evacuate_response"
+        return SuccessResponse(type=kind, success=True)
+
+    def _member_in(self, asked: Asked) -> str:
+        """The id of the member of the meta group that a request names; ApiError."""
+        request = decode.decode(asked.body, ServerRequest, strict=True)
         if not request.peer and not request.peer_id:
             raise errcodes.BAD_REQUEST()
         peer = request.peer_id or short_hash(request.peer)
         if peer not in self._group.members():
             raise errcodes.CLUSTER_SERVER_NOT_MEMBER()
-        if not self._group.remove(peer):
-            raise errcodes.CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT()
-        kind = f"{TYPE_PREFIX}meta_server_remove_response"
-        return SuccessResponse(type=kind, success=True)
+        return peer
 
     def _purge(self, asked: Asked) -> Response:
         assert self._leader is not None
@@ -316,3 +332,13 @@ class MetaLead:
             self._propose(entry)
         kind = f"{TYPE_PREFIX}account_purge_response"
         return AccountPurgeResponse(type=kind, initiated=True)
+
+
+def _peer_in(asked: Asked) -> str:
+    """The id of the server that a request about a stream names; ApiError."""
+    if decode.is_empty(asked.body):
+        raise errcodes.BAD_REQUEST()
+    request = decode.decode(asked.body, PeerRequest, strict=True)
+    if not request.peer:
+        raise errcodes.BAD_REQUEST()
+    return short_hash(request.peer)
