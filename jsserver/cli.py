@@ -113,7 +113,7 @@ _USAGE = """
 Usage: {program} [options]
        {program} version | help | bench
        {program} check -c <file> [--json]
-       {program} cluster drain | balance
+       {program} cluster drain | balance | compare
        {program} consumer waits | pending | release | redrive
        {program} store check | dump | du | repair
        {program} spark archive | replay | verify | compact | expire | report | check

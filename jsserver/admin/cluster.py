@@ -1,4 +1,5 @@
-"""`jsserver cluster`: a server drained, and leaders and replicas balanced, while clients go on."""
+"""`jsserver cluster`: a server drained, leaders and replicas balanced, and replicas compared, while
+clients go on."""
 
 import argparse
 import json
@@ -7,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
+from jsserver.admin import compare
 from jsserver.admin.carrying import PAUSE, Carrier, News, Step
 from jsserver.admin.consumers import CommandFailed
 from jsserver.admin.plan import Cluster, Lead, Move, Plan, balance, drain
@@ -181,6 +183,7 @@ def run_balance(system: System, options: argparse.Namespace) -> int:
 COMMANDS: dict[str, Callable[[System, argparse.Namespace], int]] = {
     "drain": run_drain,
     "balance": run_balance,
+    "compare": compare.run,
 }
 
 
@@ -196,6 +199,9 @@ def parser() -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=text, description=text + ".")
         add_login(one)
         one.add_argument("--json", action="store_true", help="one JSON object a line")
+        if name == "compare":
+            compare.add_arguments(one)
+            continue
         if name == "drain":
             one.add_argument("name", help="name of the server")
             one.add_argument("--partial", action="store_true", help="move what can be moved")

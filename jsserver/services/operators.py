@@ -14,9 +14,11 @@ import msgspec
 
 from jsserver.access.clients import CLOSE_CODES
 from jsserver.config.values import not_available
+from jsserver.instances.backend import StoreError
 from jsserver.monitor import (
     accountz,
     connz,
+    digests,
     gatewayz,
     healthz,
     insides,
@@ -115,6 +117,16 @@ class Streams(ServerFilter):
     limit: Int64 = 0
     raft: bool = False
     stream_leader_only: bool = False
+
+
+class Digest(ServerFilter):
+    """The parameters of JSSERVER.DIGEST."""
+
+    account: str = ""
+    stream: str = ""
+    first: Uint64 = 1
+    last: Uint64 = 0
+    chunk: Uint64 = digests.CHUNK
 
 
 class RaftGroups(ServerFilter):
@@ -274,6 +286,19 @@ def _streams(server: Watched, asked: Streams) -> jsz.Jsz:
     return jsz.jsz(server, wanted, time.time_ns())
 
 
+def _digest(server: Watched, asked: Digest) -> msgspec.Struct:
+    jetstream = server.jetstream
+    account = None if jetstream is None else jetstream.dispatcher.accounts.get(asked.account)
+    stream = None if account is None else account.streams.get(asked.stream)
+    if stream is None:
+        raise Refused("stream not found")
+    try:
+        wanted = digests.Wanted(asked.first, asked.last, asked.chunk)
+        return digests.digests(stream.handle, wanted)
+    except StoreError as error:
+        raise Refused(f"stream cannot be read: {error}") from None
+
+
 def _health(server: Watched, asked: Health) -> msgspec.Struct:
     wanted = healthz.Wanted(
         enabled=asked.enabled,
@@ -398,6 +423,8 @@ class Operators:
                 return self._page(payload, ServerFilter, self._stats)
             case "IDZ":
                 return Name(name=server.name, host=server.options.host, id=server.id)
+            case "JSSERVER.DIGEST":
+                return self._page(payload, Digest, _digest)
             case "KICK" | "LDM":
                 return self._control(page, payload)
         return None

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -14,7 +15,8 @@ from jsserver.admin.system import System
 from jsserver.client.connection import Connection
 from jsserver.client.credentials import Credentials
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import Cluster
+from tests.client.mesh import ACCOUNTS, Cluster
+from tests.client.test_meta_moves import holders
 from tests.client.test_regrouped import alike, held, loaded, made, started, stream, take
 from tests.servers import Server, Servers
 
@@ -118,3 +120,69 @@ async def test_what_cannot_be_asked(servers: Servers) -> None:
     run = [*line, cluster.members[0].url]
     other = await asyncio.to_thread(subprocess.run, run, capture_output=True, text=True, timeout=60)
     assert other.returncode == 1 and "a user of the system account" in other.stderr
+
+
+@asynchronous
+async def test_replicas_are_compared(servers: Servers) -> None:
+    """One of them gets the messages of another stream of this name, which are as many."""
+    more = "TWO { jetstream: enabled, users: [{ user: two, password: x }] }\n ONE {"
+    rest = ACCOUNTS.replace("ONE {", more)
+    cluster = Cluster(servers)
+    cluster.start_all("ooo", [f"{rest} server_tags: [{name}]" for name in ("a", "b", "third")])
+    await cluster.whole()
+    async with (
+        connected(cluster.members[0]) as client,
+        connected(cluster.members[0], user="two", password="x") as other,
+    ):
+        config: dict[str, Any] = {"name": "S", "subjects": ["s"], "num_replicas": 3}
+
+        async def placed() -> bool:  # once who leads the meta group has heard of all
+            return "error" not in await api(client, "STREAM.CREATE.S", config)
+
+        await until(placed, 60)
+        here = {"num_replicas": 1, "placement": {"tags": ["third"]}}
+        assert "error" not in await api(other, "STREAM.CREATE.S", config | here)
+        for n in range(20):
+            await client.request("s", b"%d" % n, timeout=10)
+            await other.request("s", b"%d" % n, timeout=10)
+
+        async def whole() -> bool:
+            return len(await holders(client, "STREAM.INFO.S")) == 3
+
+        same = await command(cluster.members[0], "compare", "S")
+        assert same.returncode == 0 and same.stdout.startswith("ONE/S: the same on "), same
+        third = cluster.members[2]
+        accounts = third.store / "jetstream"
+        streams = [accounts / name / "streams" / "S" / "msgs" for name in ("ONE", "TWO")]
+        await asyncio.to_thread(third.stop)
+        shutil.rmtree(streams[0])
+        shutil.copytree(streams[1], streams[0])
+        await asyncio.to_thread(third.start)
+        await cluster.whole()
+        await until(whole, 60)
+        differs = await command(cluster.members[0], "compare", "--account", "ONE", "--json")
+        said = json.loads(differs.stdout)
+        assert differs.returncode == 3 and (said["odd"], said["seqs"][0]) == (["C"], 1)
+        # What the page on clusters says of a lost disk makes the replica anew.
+        await asyncio.to_thread(third.stop)
+        shutil.rmtree(accounts)
+        await asyncio.to_thread(third.start)
+        await cluster.whole()
+
+        async def alike_again() -> bool:
+            return (await command(cluster.members[0], "compare", "S")).returncode == 0
+
+        await until(whole, 60)
+        await until(alike_again, 60)
+
+
+@asynchronous
+async def test_of_nats_servers_counts_are_compared(servers: Servers) -> None:
+    cluster = await started(servers, "opo")
+    async with connected(cluster.members[0]) as client:
+        await filled(client)
+    done = await command(cluster.members[0], "compare")
+    assert done.returncode == 0, done
+    lines = done.stdout.splitlines()
+    [told] = [line for line in lines if line.startswith("ONE/R3N0: the same on ")]
+    assert told.endswith("up to sequence 1; of B only counts were compared")

@@ -265,8 +265,8 @@ PARTS = {
         "services.routes",
     },
     "services.operators": {
-        *("access.clients", "config", "monitor", "services.answers", "services.subjects"),
-        *("services.watched", "text.goformat", "wire"),
+        *("access.clients", "config", "instances", "monitor", "services.answers"),
+        *("services.subjects", "services.watched", "text.goformat", "wire"),
     },
     "services.encodings": set(),
     "services.events": {
