@@ -1,1 +1,1 @@
-"""What an administrator does with consumers of a running server, as its client."""
+"""What an administrator does with consumers and clusters that run, as their client."""

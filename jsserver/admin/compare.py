@@ -176,7 +176,7 @@ def _tell(verdict: Verdict, as_json: bool) -> None:
         print(json.dumps(said), flush=True)
         return
     last = min(one.last for one in verdict.replicas.values())
-    names = ", ".join(verdict.replicas)
+    names = ", ".join(sorted(verdict.replicas))
     told = f"{verdict.account}/{verdict.stream}: "
     if not verdict.odd:
         told += f"the same on {names} up to sequence {last}"
@@ -186,10 +186,10 @@ def _tell(verdict: Verdict, as_json: bool) -> None:
     else:
         told += f"{', '.join(verdict.odd)} differs in its counts"
     if verdict.counted:
-        told += f"; of {', '.join(verdict.counted)} only counts were compared"
+        told += f"; of {', '.join(sorted(verdict.counted))} only counts were compared"
     print(told, flush=True)
     if verdict.odd:
-        for name, one in verdict.replicas.items():
+        for name, one in sorted(verdict.replicas.items()):
             leads = ", leads" if one.leads else ""
             print(
                 f"  {name}: {one.messages} messages, {one.size} bytes,"

@@ -130,6 +130,8 @@ def _led(said: list[tuple[str, Said]]) -> tuple[str, tuple[str, ...], Said]:
 
 
 def members(cluster: Said) -> tuple[str, ...]:
-    """Names of those that hold an asset, by what it says of its cluster; its leader first."""
+    """The names of the servers that hold an asset, its leader's first. `cluster`: what the leader
+    says of the group."""
     first = [cluster["leader"]] if cluster.get("leader") else []
-    return (*first, *(one["name"] for one in cluster.get("replicas") or ()))
+    others = (one["name"] for one in cluster.get("replicas") or ())
+    return tuple(dict.fromkeys((*first, *others)))  # a leader that moves may name itself twice

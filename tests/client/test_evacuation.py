@@ -15,14 +15,16 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 STREAM = "io.nats.jetstream.api.v1.stream_evacuate_peer_response"
 SERVER = "io.nats.jetstream.api.v1.meta_server_evacuate_response"
-REQUESTS = (
+Requests = tuple[tuple[str, dict[str, object] | None, int], ...]
+"""Names, bodies, and the errors that answer them."""
+REQUESTS: Requests = (
     ("STREAM.PEER.EVACUATE.S", None, 10003),
     ("STREAM.PEER.EVACUATE.S", {}, 10003),
     ("STREAM.PEER.EVACUATE.S", {"peer": "ZZ"}, 10040),
     ("STREAM.PEER.EVACUATE.S", {"peer": "A", "x": 1}, 10025),
     ("STREAM.PEER.EVACUATE.NO", {"peer": "A"}, 10059),
 )
-OF_SYSTEM = (
+OF_SYSTEM: Requests = (
     ("SERVER.EVACUATE", {}, 10003),
     ("SERVER.EVACUATE", {"peer": "ZZ"}, 10044),
     ("SERVER.EVACUATE", {"peer_id": "ZZ"}, 10044),
