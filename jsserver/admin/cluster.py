@@ -206,11 +206,23 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("name", help="name of the server")
             one.add_argument("--partial", action="store_true", help="move what can be moved")
         one.add_argument("--apply", action="store_true", help="carry the plan out, do not ask")
-        one.add_argument("--together", type=int, default=4, help="replicas that move at a time")
         one.add_argument(
-            "--patience", type=float, default=60, help="seconds for which a move may stand still"
+            "--together", type=_count, default=4, help="replicas that move at a time, default 4"
+        )
+        one.add_argument(
+            "--patience",
+            type=float,
+            default=60,
+            help="seconds for which a move may stand still, default 60",
         )
     return made
+
+
+def _count(text: str) -> int:
+    """A number of things that there must be one of; ValueError."""
+    if (number := int(text)) < 1:
+        raise ValueError(text)
+    return number
 
 
 def main(arguments: Sequence[str]) -> int:

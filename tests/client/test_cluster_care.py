@@ -120,6 +120,8 @@ async def test_what_cannot_be_asked(servers: Servers) -> None:
     run = [*line, cluster.members[0].url]
     other = await asyncio.to_thread(subprocess.run, run, capture_output=True, text=True, timeout=60)
     assert other.returncode == 1 and "a user of the system account" in other.stderr
+    none = await command(cluster.members[0], "balance", "--together", "0")
+    assert none.returncode == 2 and "invalid" in none.stderr
 
 
 @asynchronous
