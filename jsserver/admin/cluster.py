@@ -187,16 +187,13 @@ COMMANDS: dict[str, Callable[[System, argparse.Namespace], int]] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(
-        prog="jsserver cluster",
-        description="Looks after a running cluster, as a user of its system account.",
-    )
-    commands = made.add_subparsers(dest="command", required=True, metavar="command")
-    for name, run in COMMANDS.items():
-        text = (run.__doc__ or "").partition("\n")[0].rstrip(".")
+def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Adds these commands to those of `jsserver cluster`; `run` of their options carries one
+    out."""
+    for name, work in COMMANDS.items():
+        text = (work.__doc__ or "").partition("\n")[0].rstrip(".")
         one = commands.add_parser(name, help=text, description=text + ".")
+        one.set_defaults(run=run)
         add_login(one)
         one.add_argument("--json", action="store_true", help="one JSON object a line")
         if name == "compare":
@@ -215,7 +212,6 @@ def parser() -> argparse.ArgumentParser:
             default=60,
             help="seconds for which a move may stand still, default 60",
         )
-    return made
 
 
 def _count(text: str) -> int:
@@ -225,12 +221,8 @@ def _count(text: str) -> int:
     return number
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; the process's exit code."""
-    if not arguments:
-        parser().print_help(sys.stderr)
-        return 2
-    options = parser().parse_args(arguments)
+def run(options: argparse.Namespace) -> int:
+    """Carries out the command that the options are of; the process's exit code."""
     try:
         credentials, tls = login_of(options)
         with Connection(
@@ -240,3 +232,22 @@ def main(arguments: Sequence[str]) -> int:
     except (CommandFailed, ConnectionFailed, CredentialsError) as error:
         print(f"jsserver cluster: {error}", file=sys.stderr)
         return Code.FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="jsserver cluster",
+        description="Looks after a running cluster, as a user of its system account.",
+    )
+    add(made.add_subparsers(dest="command", required=True, metavar="command"))
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; the process's exit code."""
+    if not arguments:
+        parser().print_help(sys.stderr)
+        return 2
+    options = parser().parse_args(arguments)
+    return int(options.run(options))
