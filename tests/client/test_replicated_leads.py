@@ -28,55 +28,63 @@ LATER = (NoAnswer, NoRespondersError)
 
 
 class Reader:
-    """What is delivered by a consumer, which it acks; every tenth message it naks at first."""
+    """What is delivered by a consumer, which it acks; every tenth message it naks at first.
+
+    Messages and confirmations come by one subscription, so that they are seen in the order in which
+    they came: a message that was sent before an ack was confirmed is no wrong one.
+    """
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
         self.name = name
+        self.inbox = f"to.{name}"
+        self.sent = f"{self.inbox}.sent"
         self.deliveries: dict[int, int] = {}
         """Of each message, by its sequence: how many the last one said."""
-        self.confirmed: set[int] = set()
+        self.confirmed: dict[int, int] = {}
+        """By their sequences: which delivery was acked."""
         self.acked: set[int] = set()
         self.wrong: list[str] = []
         self.floor = (0, 0)
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+        """Of the pull request that waits."""
+
+    async def listen(self) -> None:
+        """A wildcard is no subscription that a consumer which pushes waits for."""
+        await self.client.subscribe(f"{self.inbox}.>", cb=self.take)
+        await self.client.subscribe(self.sent, cb=nothing)
 
     async def take(self, message: Any) -> None:
+        if message.subject.startswith(f"{self.inbox}.acked."):
+            if not message.headers:  # else nobody leads just now
+                seq, delivery = map(int, message.subject.split(".")[-2:])
+                self.confirmed[seq] = delivery
+            return
         tokens = message.reply.split(".")
         if tokens[:2] != ["$JS", "ACK"]:
+            self.ended.set()
             return
-        deliveries, seq = int(tokens[4]), int(tokens[5])
-        if seq in self.confirmed:
-            self.wrong.append(f"{seq} comes again after its ack was confirmed")
+        deliveries, seq, delivery = map(int, tokens[4:7])
+        # What a frozen server sent long ago comes late, and is older than what was acked.
+        if delivery > self.confirmed.get(seq, delivery):
+            self.wrong.append(f"{message.reply} comes after an ack was confirmed")
         if deliveries < self.deliveries.get(seq, 0):
             self.wrong.append(f"{seq} was delivered more often before")
         self.deliveries[seq] = deliveries
         if seq % 10 == 0 and deliveries == 1:
             await self.client.publish(message.reply, b"-NAK")
             return
-        task = asyncio.create_task(self._ack(message.reply, seq))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-
-    async def _ack(self, reply: str, seq: int) -> None:
         self.acked.add(seq)
-        with contextlib.suppress(*LATER):
-            await self.client.request(reply, b"", timeout=1)
-            self.confirmed.add(seq)
+        await self.client.publish(message.reply, b"", f"{self.inbox}.acked.{seq}.{delivery}")
 
     async def pull(self) -> None:
-        inbox = self.client.new_inbox()
-        messages = await self.client.subscribe(inbox)
         subject = f"$JS.API.CONSUMER.MSG.NEXT.S.{self.name}"
         while True:
-            await self.client.publish(subject, b'{"batch":200,"expires":300000000}', inbox)
-            with contextlib.suppress(*LATER):
-                for _ in range(200):
-                    message = await messages.next_msg(0.5)
-                    if message.headers and "Status" in message.headers:
-                        await asyncio.sleep(0.02)  # until it is asked again
-                        break
-                    await self.take(message)
+            self.ended.clear()
+            await self.client.publish(subject, b'{"batch":200,"expires":300000000}', self.sent)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ended.wait(), 0.5)
+            await asyncio.sleep(0.02)  # until it is asked again
 
     async def look(self) -> None:
         """The ack floor, as who leads tells it."""
@@ -91,16 +99,21 @@ class Reader:
             await asyncio.sleep(0.05)
 
 
+async def nothing(message: Any) -> None:
+    """Reader.take() has it, too."""
+
+
 class Publisher:
     """Publishes one message after the other."""
 
     def __init__(self, client: Client) -> None:
         self.context = client.jetstream(timeout=2)
         self.stored: set[int] = set()
+        self.ends = False
 
     async def publish(self) -> None:
         number = 0
-        while True:
+        while not self.ends:
             number += 1
             taken = False
             while not taken:
@@ -150,13 +163,14 @@ async def test_acks_hold_whoever_leads(servers: Servers, kinds: str) -> None:
     await members.ready()
     async with connected(members.members[0]) as client:
         await done(client, "STREAM.CREATE.S", stream("S", **THREE))
-        for name, more in (("P", {}), ("Q", {"deliver_subject": "pushed"})):
+        for name, more in (("P", {}), ("Q", {"deliver_subject": "to.Q.sent"})):
             config = {"durable_name": name, "ack_policy": "explicit"} | more
             body = {"stream_name": "S", "config": config | {"ack_wait": ACK_WAIT * SECOND}}
             await done(client, f"CONSUMER.DURABLE.CREATE.S.{name}", body)
         publisher = Publisher(client)
         pulls, pushes = readers = Reader(client, "P"), Reader(client, "Q")
-        await client.subscribe("pushed", cb=pushes.take)
+        for reader in readers:
+            await reader.listen()
         works = (publisher.publish(), pulls.pull(), pulls.look(), pushes.look())
         tasks = [asyncio.create_task(work) for work in works]
         for how in ("stepdown", "kill", "stop", "freeze"):
@@ -164,7 +178,8 @@ async def test_acks_hold_whoever_leads(servers: Servers, kinds: str) -> None:
                 await change(members, client, reader.name, how)
                 goal = len(reader.confirmed) + 20
                 await until(lambda r=reader, g=goal: len(r.confirmed) >= g, 60)  # type: ignore[misc]
-        tasks[0].cancel()
+        publisher.ends = True  # a request may swallow what cancels it
+        await tasks[0]
         for reader in readers:
             await until(lambda r=reader: publisher.stored <= r.acked, 60)  # type: ignore[misc]
         last = max(publisher.stored)
