@@ -43,6 +43,12 @@ def command_of(name: str) -> list[str]:
     return [sys.executable, "-m", "jsserver.cli"]
 
 
+def environment() -> dict[str, str]:
+    """The environment of a measured server. The server keeps the bytecode of its modules, as an
+    installed server does: else each start would compile all modules."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Server:
     """One server process with JetStream in a folder of its own, on a free port of 127.0.0.1."""
 
@@ -78,6 +84,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env=environment(),
                 preexec_fn=die_with_parent,
             )
         try:
