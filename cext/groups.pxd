@@ -79,9 +79,9 @@ cdef bint groups_round(Groups* all) noexcept nogil
 cdef void groups_end(Groups* all) noexcept nogil            # with the lock held: the next round is the last one
 
 # Opens a group in its existing directory (WITHOUT the lock), and subscribes to its subjects. peers: the members of a new group.
-# memory: the log is kept in memory only. NULL: failed, err says why.
-cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig* cfg, Span peers, bint memory, RaftFound* found,
-                       char* err, size_t err_cap) noexcept nogil
+# memory: the log is kept in memory only. synced: what the directory has is on disk. NULL: failed, err says why.
+cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig* cfg, Span peers, bint memory, bint synced,
+                       RaftFound* found, char* err, size_t err_cap) noexcept nogil
 cdef void group_stop(Group* g) noexcept nogil               # with the lock held; then group_close WITHOUT it
 cdef void group_close(Group* g) noexcept nogil
 # Marks the group as due: the actions of its Raft are carried out at the end of the turn.

@@ -52,10 +52,10 @@ cdef struct RaftFound:
 
 # Opens a directory, which is there, and a group from what it has (WITHOUT the lock, which it takes for short pieces).
 # cfg.lost and cfg.fresh are set here.
-# peers: the set, for a group that has none yet. ready: called with the lock held when the group may have actions that nobody
-# asked it for. NULL on failure, with a text in err.
+# peers: the set, for a group that has none yet. synced: what the directory has is on disk. ready: called with the lock held when
+# the group may have actions that nobody asked it for. NULL on failure, with a text in err.
 cdef RaftLog* raftlog_open(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, Span peers,
-                           void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
+                           bint synced, void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
                            size_t err_cap) noexcept nogil
 # The same for a group of something in memory, whose log is there, too: votes and members alone are kept in the directory. What
 # else of an earlier start is there goes, and the group starts as one that lost something, unless it is new.

@@ -4,7 +4,7 @@ from libc.errno cimport EINVAL, EIO, ENOENT, ENOMEM
 from libc.stdint cimport INT64_MAX, UINT32_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memmove, memset, strcmp, strlen
+from libc.string cimport memcmp, memcpy, memmove, memset, strcmp, strlen
 
 from posix.fcntl cimport O_RDONLY
 

@@ -53,6 +53,7 @@ def open_stream_replica(
     peers: bytes,
     standing: int,
     sync: bytes,
+    synced: bool = False,
 ) -> StreamReplica: ...
 
 class ConsumerReplica(GroupFace):

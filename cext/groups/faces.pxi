@@ -83,7 +83,7 @@ cdef class RaftGroups:
             self.box.lock()
             cfg.seed = env_secret(self.box.env)
             self.box.leave()
-            made.g = group_open(self.all, where, group, &cfg, given, False, &found, err, sizeof(err))
+            made.g = group_open(self.all, where, group, &cfg, given, False, False, &found, err, sizeof(err))
             self.box.enter()
             self.box.leave()
         if made.g == NULL:

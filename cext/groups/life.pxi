@@ -78,8 +78,8 @@ cdef bint groups_round(Groups* all) noexcept nogil:
 
 # ---- a group ---------------------------------------------------------------------------------------------
 
-cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig* cfg, Span peers, bint memory, RaftFound* found,
-                       char* err, size_t err_cap) noexcept nogil:
+cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig* cfg, Span peers, bint memory, bint synced,
+                       RaftFound* found, char* err, size_t err_cap) noexcept nogil:
     cdef Group* g
     cdef RaftConfig mine = cfg[0]
     cdef uint64_t[4] key = [0, 0, 0, 0]
@@ -104,7 +104,7 @@ cdef Group* group_open(Groups* all, Span directory, Span name, const RaftConfig*
     if memory:
         g.log = raftlog_open_memory(all.files, directory, name, &mine, peers, group_ready, g, found, err, err_cap)
     else:
-        g.log = raftlog_open(all.files, directory, name, &mine, peers, group_ready, g, found, err, err_cap)
+        g.log = raftlog_open(all.files, directory, name, &mine, peers, synced, group_ready, g, found, err, err_cap)
     if g.log == NULL:
         free(g)
         return NULL

@@ -4,12 +4,27 @@ cdef enum:
     SNAPSHOT_HEAD = 20          # term, index, bytes of the set
     SNAPSHOT_HASH = 8
     VOTE_BYTES = 16
+    PEER_BYTES = 8
 
 
 cdef inline uint64_t group_hash(Span group, const uint8_t* p, size_t n) noexcept nogil:
     cdef uint64_t key[4]
     store_key(group, key)
     return hh64(key, p, n)
+
+
+cdef bint peers_same(Span a, Span b) noexcept nogil:
+    # Whether both name the same members, in whichever order.
+    cdef PeerState x, y
+    cdef uint32_t i, k
+    cdef bint found = peer_state_read(a, &x) and peer_state_read(b, &y)
+    found = found and x.size == y.size and x.n == y.n and x.extension == y.extension
+    for i in range(x.n if found else 0):
+        k = 0
+        while k < y.n and memcmp(x.ids + i * PEER_BYTES, y.ids + k * PEER_BYTES, PEER_BYTES) != 0:
+            k += 1
+        found = found and k < y.n
+    return found
 
 
 cdef bint snapshot_read(Span group, Span file, Snapshot* out) noexcept nogil:

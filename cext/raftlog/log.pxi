@@ -165,6 +165,17 @@ cdef int act_on_log(RaftLog* log, const RaftAction* a) noexcept nogil:
     return rc if rc < 0 else mark_add(log, a.term, a.index)
 
 
+cdef int peers_put(RaftLog* log, Span peers) noexcept nogil:
+    # The set that is committed. Each leader says it anew, mostly as the file has it. 0 | RAFT_NO_MEMORY
+    if log.peers_filed and peers_same(span(log.peers.data, <uint32_t>log.peers.n), peers):
+        return RAFT_OK
+    log.peers.n = 0
+    if bytes_add(&log.peers, peers.p, peers.n) < 0:
+        return RAFT_NO_MEMORY
+    log.peers_filed = True
+    return due_set(log, FILE_PEERS, peers, 0, 0)
+
+
 cdef bint raftlog_act(RaftLog* log, const RaftAction* a) noexcept nogil:
     cdef int rc = RAFT_OK
     if a.act not in (ACT_VOTE, ACT_STORE, ACT_CUT, ACT_INSTALL, ACT_PEERS, ACT_WHOLE):
@@ -174,9 +185,7 @@ cdef bint raftlog_act(RaftLog* log, const RaftAction* a) noexcept nogil:
     if a.act == ACT_VOTE:
         rc = vote_due(log, a.term, a.peer)
     elif a.act == ACT_PEERS:
-        log.peers.n = 0
-        rc = RAFT_NO_MEMORY if bytes_add(&log.peers, a.body.p, a.body.n) < 0 else RAFT_OK
-        rc = rc if rc < 0 else due_set(log, FILE_PEERS, a.body, 0, 0)
+        rc = peers_put(log, a.body)
     elif a.act == ACT_WHOLE:
         files_due(log, FILE_WHOLE)
     elif a.act == ACT_INSTALL:

@@ -55,6 +55,7 @@ cdef struct RaftLog:
     uint64_t install_generation
     uint64_t install_index
     Bytes peers                 # the set that is committed
+    bint peers_filed            # peers.idx has it, or is to be written with it
     Bytes held
     Bytes marks
     int failed                  # why the group was stopped: an errno; 0: it was not

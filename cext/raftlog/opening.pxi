@@ -83,6 +83,7 @@ cdef int small_files_read(RaftLog* log, RaftFound* found, RaftStart* at, Span gi
             log.peers.n = 0
             rc = -ENOMEM if bytes_add(&log.peers, at.peers.p, at.peers.n) < 0 else 0
             at.peers = span(log.peers.data, <uint32_t>log.peers.n)
+            log.peers_filed = peers_same(at.peers, span(b.data, <uint32_t>b.n))
     bytes_free(&b)
     return rc
 
@@ -255,6 +256,19 @@ cdef int raft_begin(RaftLog* log, const RaftConfig* cfg, RaftFound* found, RaftS
     return rc
 
 
+cdef bint log_is_empty(RaftLog* log) noexcept nogil:
+    # Whether a new group has nothing that a killed server may have left: then there is nothing to sync.
+    cdef FileOps* f = files_of(log)
+    cdef Bytes names
+    cdef char path[PATH_ROOM]
+    cdef bint empty
+    memset(&names, 0, sizeof(Bytes))
+    path_in(log, "msgs", path)
+    empty = f.names(f.ctx, path, &names) == 0 and names.n == 0
+    bytes_free(&names)
+    return empty
+
+
 cdef void raftlog_end(RaftLog* log) noexcept nogil:
     cdef int k
     if log.store != NULL:
@@ -270,7 +284,7 @@ cdef void raftlog_end(RaftLog* log) noexcept nogil:
     free(log)
 
 
-cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* found, char* err,
+cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, bint synced, RaftFound* found, char* err,
                 size_t err_cap) noexcept nogil:
     # 0 or an error; a text in err where more is known.
     cdef StoreConfig sc
@@ -302,6 +316,7 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     memset(&sc, 0, sizeof(StoreConfig))
     sc.storage = STORE_MEMORY if log.memory else STORE_FILE
     sc.always = True
+    sc.synced = synced or found.fresh and log_is_empty(log)
     sc.block_size = META_BLOCK if is_meta(log) else GROUP_BLOCK
     sc.name = group_of(log)
     sc.directory = span(<const uint8_t*>log.dir, <uint32_t>strlen(log.dir))
@@ -314,6 +329,7 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
         rc = mark_put(log, "lost", span(NULL, 0))
     if rc == 0 and found.fresh and log.memory:  # by it the next start knows that a log is lost
         rc = mark_put(log, "peers.idx", at.peers)
+        log.peers_filed = True
     if rc < 0:
         return rc
     log.snapshot_term = found.snapshot_term = snap.term
@@ -322,6 +338,7 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
     env_lock(log.files.env)
     if found.fresh and not log.memory:          # on disk together with the first vote, before that is told
         rc = due_set(log, FILE_PEERS, at.peers, 0, 0)
+        log.peers_filed = True
     if rc == 0:
         store_listen(log.store, NULL, log_durable, log)
         log.files.open += 1
@@ -330,18 +347,18 @@ cdef int opened(RaftLog* log, const RaftConfig* cfg, Span peers, RaftFound* foun
 
 
 cdef RaftLog* raftlog_open(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, Span peers,
-                           void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
+                           bint synced, void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
                            size_t err_cap) noexcept nogil:
-    return log_new(files, directory, group, cfg, False, peers, ready, ctx, found, err, err_cap)
+    return log_new(files, directory, group, cfg, False, peers, synced, ready, ctx, found, err, err_cap)
 
 
 cdef RaftLog* raftlog_open_memory(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, Span peers,
                                   void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
                                   size_t err_cap) noexcept nogil:
-    return log_new(files, directory, group, cfg, True, peers, ready, ctx, found, err, err_cap)
+    return log_new(files, directory, group, cfg, True, peers, False, ready, ctx, found, err, err_cap)
 
 
-cdef RaftLog* log_new(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, bint memory, Span peers,
+cdef RaftLog* log_new(RaftFiles* files, Span directory, Span group, const RaftConfig* cfg, bint memory, Span peers, bint synced,
                       void (*ready)(void* ctx) noexcept nogil, void* ctx, RaftFound* found, char* err,
                       size_t err_cap) noexcept nogil:
     cdef RaftLog* log
@@ -363,7 +380,7 @@ cdef RaftLog* log_new(RaftFiles* files, Span directory, Span group, const RaftCo
     memcpy(log.group, group.p, group.n)
     log.n_group = group.n
     memcpy(log.dir, directory.p, directory.n)
-    rc = opened(log, cfg, peers, found, err, err_cap)
+    rc = opened(log, cfg, peers, synced, found, err, err_cap)
     if rc < 0:
         if err[0] == 0:
             snprintf(err, err_cap, "%s: error %d", log.path, -rc)

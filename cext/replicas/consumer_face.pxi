@@ -171,7 +171,7 @@ cdef Group* consumer_group_open(RaftGroups groups, object directory, bytes name,
         groups.box.lock()
         cfg.seed = env_secret(groups.box.env)
         groups.box.leave()
-        g = group_open(groups.all, where, group, &cfg, given, memory, found, err, sizeof(err))
+        g = group_open(groups.all, where, group, &cfg, given, memory, False, found, err, sizeof(err))
         groups.box.enter()
         groups.box.leave()
     if g == NULL:

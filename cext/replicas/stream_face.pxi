@@ -160,11 +160,12 @@ cdef class StreamReplica(GroupFace):
 
 
 def open_stream_replica(RaftGroups groups not None, StreamFace stream not None, group_directory, *, bytes name not None,
-                        bytes id not None, bytes peers not None, ReplicaStanding standing, bytes sync not None):
+                        bytes id not None, bytes peers not None, ReplicaStanding standing, bytes sync not None,
+                        bint synced=False):
     """A StreamReplica of an open stream, which stops running on its own. The group has an existing directory of its own; the log
     of a stream in memory is kept in memory. peers: a PeerState with the members of a new group; standing: MEMBER, or the standing
-    of a new member, until REPLICA_JOINED; sync: the subject on which members ask the leader for messages. GroupError,
-    StoreError."""
+    of a new member, until REPLICA_JOINED; sync: the subject on which members ask the leader for messages. synced: what the
+    group's directory has is on disk. GroupError, StoreError."""
     cdef StreamReplica made = StreamReplica.__new__(StreamReplica)
     cdef bytes path = os.fsencode(group_directory)
     cdef Span where = span_of(path), group = span_of(name), given = span_of(peers), asked = span_of(sync)
@@ -192,7 +193,7 @@ def open_stream_replica(RaftGroups groups not None, StreamFace stream not None, 
             r = replicated_new(stream.box.env, stream.s, asked, standing)
         stream.box.leave()
         if r != NULL:
-            g = group_open(groups.all, where, group, &cfg, given, memory, &found, err, sizeof(err))
+            g = group_open(groups.all, where, group, &cfg, given, memory, synced, &found, err, sizeof(err))
         if g != NULL:
             open = stream.enter()
             rc = ST_CLOSED

@@ -141,7 +141,7 @@ cdef class Directory:
             self.log = raftlog_open_memory(machine.files, span_of(path), span_of(group), &cfg, span_of(peers), NULL, NULL,
                                            &found, err, sizeof(err))
         else:
-            self.log = raftlog_open(machine.files, span_of(path), span_of(group), &cfg, span_of(peers), NULL, NULL, &found,
+            self.log = raftlog_open(machine.files, span_of(path), span_of(group), &cfg, span_of(peers), False, NULL, NULL, &found,
                                     err, sizeof(err))
         if self.log == NULL:
             raise OSError(err.decode("utf-8", "replace"))

@@ -91,6 +91,34 @@ def test_an_entry_is_confirmed_after_the_commit_round(tmp_path: Path) -> None:
     d.close()
 
 
+def test_members_that_a_leader_says_again_are_not_written_again(tmp_path: Path) -> None:
+    """Each leader says the members anew, in its own order."""
+
+    def said(index: int, members: list[bytes]) -> bytes:
+        body = write_peer_state(len(members), members)
+        pterm = min(index - 1, 1)
+        return write_append_entry(B, 1, index - 1, pterm, index - 1, [(PEER_STATE, body)])
+
+    machine = Machine()
+    d = follower(tmp_path, machine)
+    for index in (1, 2):
+        d.call("append", said(index, [C, A, B]), b"inbox")
+        machine.write()
+        machine.commit()
+        d.call("look")
+    d.call("append", said(3, [B, A]), b"inbox")  # commits the second one
+    assert machine.write() == 0
+    assert (tmp_path / "peers.idx").read_bytes() == ALL
+    d.call("append", said(4, [B, A]), b"inbox")  # commits the third one
+    assert machine.write() == 1
+    assert (tmp_path / "peers.idx").read_bytes() == write_peer_state(2, [B, A])
+    d.close()
+    d = Directory(machine, tmp_path, GROUP, A)
+    assert d.state()["members"] == 2
+    assert machine.write() == 0
+    d.close()
+
+
 def test_all_groups_share_a_round(tmp_path: Path) -> None:
     machine = Machine()
     groups = []
