@@ -18,6 +18,11 @@ def make_directory(path: str | os.PathLike[str], mode: int = 0o700) -> None:
         sync_directory(parent)
 
 
+def are_beside(one: str | os.PathLike[str], other: str | os.PathLike[str] | None) -> bool:
+    """Whether two directories are on one file system; OSError."""
+    return other is not None and os.stat(one).st_dev == os.stat(other).st_dev
+
+
 def sync_directory(path: str | os.PathLike[str]) -> None:
     """Makes the names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

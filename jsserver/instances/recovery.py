@@ -232,6 +232,23 @@ async def recover(account: Account) -> None:
     for leftover in metafiles.leftovers(directory, await account.shared.run(os.listdir, directory)):
         account.shared.erase_later(leftover)
     names = await account.shared.run(_subdirectories, directory)
+    opened = await load_all(account, names)
+    for n, name in enumerate(names):
+        found = opened[name]
+        if isinstance(found, Stream):
+            account.adopt(found)
+        else:
+            log.error("Stream '%s > %s' is offline: %s", account.name, name, found)
+            account.offline[name] = found
+        if n % FEW == 0:
+            await asyncio.sleep(0)  # others have their turn
+
+
+async def load_all(account: Account, names: list[str]) -> dict[str, Stream | str]:
+    """Opens streams on disk; a string says why a stream is offline. No stream is served yet, but a
+    replicated one by its group."""
+    directory = account.directory
+    assert directory is not None
     together = len(names) >= TOGETHER and not account.shared.settings.sync_interval
     synced = await account.shared.run(_sync, directory) if together else None
 
@@ -244,16 +261,8 @@ async def recover(account: Account) -> None:
 
     await asyncio.gather(*(some() for _ in range(PARALLEL)))
     if synced is not None and await account.shared.run(_sync, directory) is None:
-        await account.shared.run(_sync_each, opened)
-    for n, name in enumerate(names):
-        found = opened[name]
-        if isinstance(found, Stream):
-            account.adopt(found)
-        else:
-            log.error("Stream '%s > %s' is offline: %s", account.name, name, found)
-            account.offline[name] = found
-        if n % FEW == 0:
-            await asyncio.sleep(0)  # lets other tasks run
+        await account.shared.run(_sync_each, account, opened)
+    return opened
 
 
 def _sync(directory: Path) -> int | None:
@@ -271,14 +280,14 @@ def _sync(directory: Path) -> int | None:
         os.close(descriptor)
 
 
-def _sync_each(opened: dict[str, Stream | str]) -> None:
+def _sync_each(account: Account, opened: dict[str, Stream | str]) -> None:
     """Syncs stream by stream, so that a failing one goes offline alone."""
     for name, found in opened.items():
         if isinstance(found, Stream) and found.directory is not None:
             try:
                 metafiles.sync_files(found.directory / MESSAGES)
             except OSError as error:
-                found.handle.close(False)
+                account.instances.close(found)
                 opened[name] = _reason(error)
 
 
@@ -290,12 +299,6 @@ def _subdirectories(directory: Path) -> list[str]:
             return sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
     except FileNotFoundError:
         return []
-
-
-def load(account: Account, name: str) -> Stream | str:
-    """Opens a stream on disk; a string says why it is offline."""
-    assert account.directory is not None
-    return _load_stream(account, account.directory / name, name)
 
 
 def move(directory: Path, place: Path) -> None:
@@ -337,7 +340,7 @@ def _load_stream(
         config, created = _read_stream(account.shared.files.read, directory, name, names)
         together = synced is not None and _device(f"{directory}/{MESSAGES}") == synced
         assignment = StreamAssignment(config, created)
-        stream = instances.open(assignment, directory, together)
+        stream = instances.open(assignment, directory, synced=together)
     except Exception as error:
         return _reason(error)
     try:

@@ -45,8 +45,9 @@ class Groups(Protocol):
         """Makes the directory for the group of a stream or a consumer, if it has a group;
         OSError."""
 
-    def join(self, stream: Stream) -> None:
-        """Sets `member` of a stream that is open and not served yet; OSError, StoreError."""
+    def join(self, stream: Stream, *, synced: bool = False) -> None:
+        """Sets `member` of a stream that is open and not served yet; OSError, StoreError.
+        `synced`: what the stream's file system has is on disk."""
 
     def leave(self, stream: Stream, *, delete: bool) -> None:
         """Closes the members of a stream and its consumers. `delete`: they were deleted."""

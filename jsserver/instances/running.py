@@ -238,17 +238,23 @@ class Instances:
             self._erase(trash)
 
     def open(
-        self, wanted: StreamAssignment, directory: Path | None, synced: bool = False
+        self,
+        wanted: StreamAssignment,
+        directory: Path | None,
+        *,
+        synced: bool = False,
+        made: bool = False,
     ) -> Stream:
         """Opens a stream with the data in its directory, without consumers, not served yet.
-        `synced` as in AccountHandle.open_stream."""
+        `synced` as in AccountHandle.open_stream; `made`: the directory is new and on disk, which
+        says nothing of the directory of the stream's group."""
         given = prepared.stream(wanted.config)
         driven = self.groups is not None and self.groups.drives(wanted)
-        handle = self._handle.open_stream(_path(directory), given, synced and not driven)
+        handle = self._handle.open_stream(_path(directory), given, synced or made)
         stream = Stream(wanted, handle, directory)
         if driven and self.groups is not None:
             try:
-                self.groups.join(stream)
+                self.groups.join(stream, synced=synced)
             except BaseException:
                 handle.close(False)
                 raise
@@ -298,7 +304,7 @@ class Instances:
         try:
             if self.groups is not None and self.groups.drives(wanted):
                 yield from self.groups.prepare(config.name)
-            stream = self.open(wanted, directory, synced=True)
+            stream = self.open(wanted, directory, made=True)
             try:
                 if stream.member is None:
                     stream.handle.activate()

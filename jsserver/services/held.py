@@ -24,6 +24,7 @@ from jsserver.cluster.meta import Change, Name, Op, StreamAssignment, peers_of
 from jsserver.cluster.proposals import Asked
 from jsserver.instances import metafiles, recovery
 from jsserver.instances.backend import StoreError
+from jsserver.instances.loads import Loads
 from jsserver.instances.running import Consumer, Stream
 from jsserver.services.answering import Answering
 from jsserver.services.answers import encoded
@@ -92,6 +93,7 @@ class Held:
         self._unanswered: dict[Name, list[Change]] = {}
         """Creations and updates of replicated assets, until an elected leader answers them."""
         self._closed = False
+        self._loads = Loads()
         self.answering = Answering(accounts, system_account, self._dispatcher)
         """Answers requests."""
         self.replicas = Replicas(peer, cluster)
@@ -330,7 +332,7 @@ class Held:
             await self._shared.run(self.replicas.forget, asset)
         if directory is None or not (directory / name).is_dir():
             return None
-        found = await self._shared.run(recovery.load, account, name)
+        found = await self._loads.load(account, name)
         if isinstance(found, str):
             self._log.error(f"Stream '{account.name} > {name}' is offline: {found}")
             account.offline[name] = found

@@ -31,7 +31,7 @@ from jsserver.cluster.answers import Asset
 from jsserver.cluster.groups import RaftMember, all_assigned, member_of, peer_state
 from jsserver.cluster.meta import Name, group_of, peers_of
 from jsserver.disk import groupkeys
-from jsserver.disk.directories import make_directory
+from jsserver.disk.directories import are_beside, make_directory
 from jsserver.instances import metafiles
 from jsserver.instances.progress import state_of
 from jsserver.services import standing
@@ -251,8 +251,8 @@ class Replicas:
 
     # ---- life of members, in any thread
 
-    def open_stream(self, name: Name, stream: Stream) -> None:
-        """Opens the stream's member; OSError, StoreError."""
+    def open_stream(self, name: Name, stream: Stream, synced: bool = False) -> None:
+        """Opens the stream's member; OSError, StoreError. `synced` as in `AccountReplicas.join`."""
         member = self._new(name)
         member.replica = replica = open_stream_replica(
             self._groups(),
@@ -263,6 +263,7 @@ class Replicas:
             peers=peer_state(len(member.peers), member.peers),
             standing=member.standing.code,
             sync=str(self._said[name].get("sync", "")).encode(),
+            synced=synced and are_beside(member.directory, stream.directory),
         )
         replica.handle.await_consumers()
         self._opened(member)
@@ -512,9 +513,10 @@ class AccountReplicas:
         if directory is not None:
             yield from metafiles.make_folders(directory, GROUP_FOLDERS)
 
-    def join(self, stream: Stream) -> None:
-        """Sets `member` of a stream that is open and not served yet; OSError, StoreError."""
-        self._replicas.open_stream(Name(self._account, stream.name), stream)
+    def join(self, stream: Stream, *, synced: bool = False) -> None:
+        """Sets `member` of a stream that is open and not served yet; OSError, StoreError.
+        `synced`: what the stream's file system has is on disk."""
+        self._replicas.open_stream(Name(self._account, stream.name), stream, synced)
 
     def leave(self, stream: Stream, *, delete: bool) -> None:
         """Closes the members of a stream and its consumers. `delete`: they were deleted."""
