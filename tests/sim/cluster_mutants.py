@@ -1,8 +1,8 @@
-"""Rules that keep a cluster whole, each broken in turn in a copy of the tree: `RAFT_BROKEN` says
-which one is in force.
+"""Mutants of clusters: each breaks one rule in a copy of the tree. `RAFT_BROKEN` is the number of
+the mutant in force.
 
-`build()` makes the copy, `caught(number, seeds)` looks for a history that shows a mutant. Those of
-the Raft layer stand in `tests/raft/mutants.py`, too.
+`build()` makes the copy, `caught(number, seeds)` looks for a history that notices a mutant. The
+mutants of the Raft layer come from `tests/raft/mutants.py`.
 """
 
 import os
@@ -21,7 +21,7 @@ LAYERS = ("raft", "raftlog", "replicas")
 
 
 class Mutant(NamedTuple):
-    """As those of the Raft layer."""
+    """As a Mutant of the Raft layer, with its layer."""
 
     rule: str
     layer: str
@@ -115,11 +115,11 @@ cdef bint broken(int n) noexcept nogil:
 
 include "{}/model.pxi"
 """
-"""What stands in place of the include of a layer's first part."""
+"""Replaces the include of a layer's first part."""
 
 
 def copy_tree() -> None:
-    """All of it but what is built anew; extensions of the other layers are those of this tree."""
+    """Copies the tree; extensions of layers without mutants are linked, not built again."""
     shutil.rmtree(TREE, ignore_errors=True)
     TREE.mkdir(parents=True)
     built = shutil.ignore_patterns("*.c", "*.so", "*.pyx", "__pycache__")
@@ -141,7 +141,7 @@ def copy_tree() -> None:
 
 
 def build() -> None:
-    """The copy, with all mutants in it."""
+    """Builds the copy with all mutants in it."""
     copy_tree()
     for number, mutant in enumerate(MUTANTS, 1):
         path = TREE / "cext" / mutant.layer / f"{mutant.part}.pxi"
@@ -160,8 +160,8 @@ def build() -> None:
 
 
 def caught(number: int, seeds: int) -> str:
-    """What shows that mutant (0: the layers as they are), and at which seed; empty: nothing in so
-    many seeds."""
+    """How a history notices a mutant (0: no mutant), with its seed; "": no history of so many seeds
+    does."""
     code = (
         "import sys\nfrom tests.sim.cluster import history\n"
         f"kinds = {list(KINDS)}\nfor seed in range(1, {seeds} + 1):\n"

@@ -1,4 +1,5 @@
-"""What the clients of a simulated cluster know, and what therefore has to be so."""
+"""What the clients of a simulated cluster know of the stream, and the checks that follow from
+it."""
 
 from __future__ import annotations
 
@@ -13,23 +14,23 @@ if TYPE_CHECKING:
 
 @dataclass
 class Publish:
-    """A message on its way into the stream."""
+    """A published message."""
 
     subject: bytes
     header: bytes
     data: bytes
     began: int
     after: int
-    """The greatest sequence that was acked before it was published."""
+    """The greatest sequence that was acked before this message was published."""
     again: bool = False
-    """It has an id, and is published again until it is acked."""
+    """Whether the message has an id, and is repeated until it is acked."""
     expected: int = -1
-    """The last sequence that it is to follow."""
+    """The last sequence that the publisher expects the stream to have; -1: none."""
     batch: list[Publish] | None = None
-    """All messages of its batch, in their order."""
+    """All messages of the batch, in order; None: not in a batch."""
     attempts: int = 0
     refused: int = 0
-    """The err_code of the answer that says that it was not stored."""
+    """The err_code of an answer that the message was not stored; 0: none."""
 
 
 @dataclass
@@ -37,21 +38,21 @@ class Notes:
     """What all clients know of the stream."""
 
     published: dict[bytes, Publish] = field(default_factory=dict)
-    """By their data."""
+    """Publishes by the message's data."""
     acked: dict[int, bytes] = field(default_factory=dict)
-    """The data of acked messages, by their sequences."""
+    """The data of acked messages by sequence."""
     last: int = 0
-    """The greatest sequence that was acked."""
+    """The greatest acked sequence."""
     answered: int = -1
-    """When the last one of those began that have an answer."""
+    """When the latest publish with an answer began; -1: none."""
     deliveries: dict[int, int] = field(default_factory=dict)
-    """The sequence in the stream, by that of the consumer."""
+    """The stream's sequence by the consumer's, for each delivery."""
     heard: dict[int, bytes] = field(default_factory=dict)
-    """The data of deliveries, by their sequences in the stream."""
+    """The data of delivered messages by the stream's sequence."""
     done: dict[int, int] = field(default_factory=dict)
-    """When the ack of a delivery was confirmed, by the sequence in the stream."""
+    """When an ack was answered, by the stream's sequence."""
     floors: list[int] = field(default_factory=lambda: [0, 0])
-    """The greatest ack floor that a leader of the consumer showed, and in which term."""
+    """The greatest ack floor that a leader of the consumer reported, and the term."""
 
     # ---- publishes
 
@@ -78,7 +79,7 @@ class Notes:
     # ---- deliveries
 
     def deliver(self, seq: int, dseq: int, data: bytes, sent: int) -> None:
-        """What a reader heard, and when it was sent."""
+        """Checks a delivery; `sent`: when the server sent it."""
         before = self.deliveries.setdefault(dseq, seq)
         if before != seq:
             raise Wrong(f"delivery {dseq} was of {before}, and is of {seq}")
@@ -91,16 +92,16 @@ class Notes:
         self.done.setdefault(seq, now)
 
     def floor(self, term: int, floor: int) -> None:
-        """A leader of the consumer has this ack floor."""
+        """Checks the ack floor that a leader of the consumer reports."""
         if term >= self.floors[1] and floor < self.floors[0]:
             raise Wrong(f"the ack floor {floor} in term {term} was {self.floors[0]} before")
         self.floors = [max(floor, self.floors[0]), max(term, self.floors[1])]
 
-    # ---- in the end
+    # ---- checks in the end
 
     def check(self, where: str, messages: dict[int, Stored], last: int, keeps: bool) -> None:
-        """What a replica has: all that was acked, nothing twice, nothing that was not published.
-        keeps: nothing leaves the stream."""
+        """Checks a replica: it has all acked messages, none twice, and none that was not published.
+        `keeps`: no message is ever removed from the stream."""
         if last < self.last:
             raise Wrong(f"{where} ends at {last}, and {self.last} was acked")
         seen: dict[bytes, int] = {}
@@ -122,7 +123,7 @@ class Notes:
             self.check_batches(where, seen)
 
     def check_batches(self, where: str, seen: dict[bytes, int]) -> None:
-        """Each is there as a whole and in a row, or not at all."""
+        """Checks that each batch is there in a row, or not at all."""
         for publish in self.published.values():
             batch = publish.batch
             if batch is not None and batch[0] is publish:
@@ -131,7 +132,7 @@ class Notes:
                     raise Wrong(f"{where} has the batch of {publish.data!r} at {at}")
 
     def check_heard(self) -> None:
-        """All that was acked was heard, where nothing leaves before that."""
+        """Checks that all acked messages were delivered, in a stream that removes none before."""
         for seq, data in self.acked.items():
             if seq not in self.heard:
                 raise Wrong(f"{data!r}, acked as {seq}, was never delivered")

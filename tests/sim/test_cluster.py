@@ -1,7 +1,7 @@
-"""Histories of whole clusters, one a seed: what was acked is there, once, on every replica.
+"""Random histories of whole clusters: every acked message is on every replica, once.
 
-`CLUSTER_SEEDS` (112) says how many of each kind, from `CLUSTER_FIRST` (1) on; `CLUSTER_SEED`
-repeats one. A run of minutes says from time to time how far it is.
+`CLUSTER_SEEDS` (112): how many seeds of each kind, beginning with `CLUSTER_FIRST` (1);
+`CLUSTER_SEED` repeats a single one. Long runs print their progress.
 """
 
 import os
@@ -18,7 +18,7 @@ from tests.sim.notes import Wrong
 SEEDS = int(os.environ.get("CLUSTER_SEEDS", "112"))
 FIRST = int(os.environ.get("CLUSTER_FIRST", "1"))
 PROGRESS = 30.0
-"""Seconds between two lines that say how far a run is."""
+"""Seconds between two lines about the progress."""
 REPEAT = (
     "CLUSTER_SEED={} .venv/bin/python -m pytest "
     "'tests/sim/test_cluster.py::test_what_is_acked_is_on_every_replica[{}]'"
@@ -61,7 +61,7 @@ PRINT = "from tests.sim.cluster import history; print(history(7, {!r}).trace())"
 
 
 def test_a_seed_is_the_same_history_every_time() -> None:
-    """In another process too: nothing of it hangs on an address, a clock or a hash."""
+    """In another process, too: no address, clock or hash has any influence."""
     once = subprocess.run(
         [sys.executable, "-c", PRINT.format("three")],
         capture_output=True,

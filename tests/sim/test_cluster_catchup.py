@@ -1,4 +1,4 @@
-"""A member takes messages from its leader's store, as they are later than its snapshot says."""
+"""A member gets messages from its leader's store, which is newer than the member's snapshot."""
 
 from tests.sim.cluster import Cluster
 from tests.sim.cluster_kinds import KINDS
@@ -11,7 +11,7 @@ LIMITS = {"max_bytes": 12_000, "max_msgs_per_subject": 1}
 
 
 def published(cluster: Cluster, subject: bytes, size: int) -> None:
-    """And acked."""
+    """Publishes a message and waits for its ack."""
     publisher = cluster.publishers[0]
     publisher.count += 1
     data = b"%s.%d" % (subject, publisher.count) + b" " * size
@@ -22,7 +22,7 @@ def published(cluster: Cluster, subject: bytes, size: int) -> None:
 
 
 def quiet() -> Cluster:
-    """Nobody publishes for himself."""
+    """A cluster whose clients publish nothing by themselves."""
     cluster = Cluster(1, KINDS["three"])
     cluster.stream |= LIMITS
     for client in cluster.clients:
@@ -32,7 +32,7 @@ def quiet() -> Cluster:
 
 
 def kept(cluster: Cluster, server: Server) -> None:
-    """A snapshot stands for all that its log had."""
+    """Has a member replace its log by a snapshot."""
     snapshot(cluster, server)
     stream = server.stream
     assert stream is not None
@@ -52,7 +52,7 @@ def test_what_left_for_limits_leaves_a_member_that_was_behind() -> None:
     for server in cluster.servers:
         if server.up:
             kept(cluster, server)
-    published(cluster, b"s.next", 3500)  # for which `old` leaves, as `large` is there
+    published(cluster, b"s.next", 3500)  # the limits now remove `old`, because of `large`
     published(cluster, b"s.large", 10)
     one.start()
     assert cluster.run(30 * SECOND, cluster.agreed_on)

@@ -1,4 +1,4 @@
-"""What damage of a member's store costs comes back from its group."""
+"""Messages that damage has cost a member come back from its group."""
 
 from tests.sim.cluster import Cluster
 from tests.sim.cluster_kinds import KINDS
@@ -21,7 +21,7 @@ def follower(cluster: Cluster) -> Server:
 
 
 def hurt(server: Server, at: float) -> None:
-    """One bit is another one while the server is down."""
+    """Flips a bit of a block while the server is down."""
     server.kill()
     data = bytearray(server.disk.read(BLOCK))
     data[int(len(data) * at)] ^= 1
@@ -39,7 +39,7 @@ def test_messages_that_a_start_finds_damaged_come_again_from_the_log() -> None:
 
 
 def test_messages_that_a_start_finds_damaged_come_again_from_the_leader() -> None:
-    """The log has them no more."""
+    """When the log no longer has them."""
     cluster = published()
     server = follower(cluster)
     for one in cluster.servers:

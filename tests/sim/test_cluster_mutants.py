@@ -1,6 +1,6 @@
-"""Rules that keep a cluster whole, each broken in turn: histories show it.
+"""Rules that keep a cluster whole, each broken in turn: some history notices it.
 
-`CLUSTER_MUTANT_SEEDS` (0: nothing is built) says how many there may be; `make soak` has 200.
+`CLUSTER_MUTANT_SEEDS` (0: nothing is built): how many seeds to try; `make soak` tries 200.
 """
 
 import os
@@ -21,8 +21,8 @@ UNSEEN = (
     "members become the same as a leader that one of them took messages from",
     "damage costs a member nothing that its leader has",
 )
-"""What no 200 histories are known to meet. `tests/raft` shows those of the Raft layer, and
-`test_cluster_catchup.py` and `test_cluster_damage.py` the last two."""
+"""Rules whose breach no 200 histories are known to notice. `tests/raft` notices those of the Raft
+layer, `test_cluster_catchup.py` and `test_cluster_damage.py` the last two."""
 
 pytestmark = pytest.mark.skipif(not SEEDS, reason="CLUSTER_MUTANT_SEEDS is 0")
 

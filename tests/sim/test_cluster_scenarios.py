@@ -1,7 +1,7 @@
-"""Named faults of a cluster, each with publishers and readers at work: they go on within a bound,
-and in the end all replicas have what was acked.
+"""Single faults of a cluster with publishers and readers at work: publishes are acked again within
+a bound, and in the end all replicas have every acked message.
 
-`CLUSTER_SCENARIOS` (2) says with how many seeds each.
+`CLUSTER_SCENARIOS` (2): how many seeds for each fault.
 """
 
 import os
@@ -17,12 +17,12 @@ from tests.unit.stream_world import SECOND
 
 SEEDS = range(1, 1 + int(os.environ.get("CLUSTER_SCENARIOS", "2")))
 GOES_ON = 10
-"""Seconds within which another member leads, and publishes are acked again."""
+"""Seconds within which there is another leader, and publishes are acked again."""
 
 
 @pytest.fixture(params=SEEDS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """All is well, and for five seconds everybody was at work; it has to be well in the end."""
+    """A cluster after five good seconds; at the end it has to recover fully."""
     made = Cluster(request.param, KINDS["three"])
     made.pace = SECOND // 5
     made.begin()
@@ -43,7 +43,7 @@ def followers(cluster: Cluster) -> list[Server]:
 
 
 def goes_on(cluster: Cluster, seconds: float = GOES_ON) -> None:
-    """Publishes are acked that begin from now on."""
+    """Waits until a publish that begins from now on is acked."""
     began, notes = cluster.now, cluster.notes
 
     def acked() -> bool:
@@ -54,7 +54,7 @@ def goes_on(cluster: Cluster, seconds: float = GOES_ON) -> None:
 
 
 def stands_still(cluster: Cluster, seconds: float) -> None:
-    """Nothing is acked: there is no majority. What is on its way arrives first."""
+    """Checks that nothing is acked, as there is no majority. Messages under way arrive first."""
     cluster.run(SECOND)
     before = len(cluster.notes.acked)
     cluster.run(int(seconds * SECOND))
@@ -108,7 +108,7 @@ def test_nobody_hears_anybody(cluster: Cluster) -> None:
 def test_a_leader_is_heard_and_hears_nobody(cluster: Cluster) -> None:
     one = leader(cluster).number
     cluster.cut |= {(other, one) for other in range(3)}
-    goes_on(cluster, 40)  # its followers hear its heartbeats until it gives up
+    goes_on(cluster, 40)  # the followers hear heartbeats until the leader gives up
 
 
 def test_a_leader_hears_and_is_not_heard(cluster: Cluster) -> None:
@@ -179,7 +179,7 @@ def test_the_disk_of_one_is_replaced(cluster: Cluster) -> None:
 
 
 def test_a_new_disk_elects_nobody_who_is_behind(cluster: Cluster) -> None:
-    """Two of three had what was acked. One of them has a new disk and the other one is down."""
+    """Two of three servers had the acked messages: one gets a new disk, the other one is down."""
     first = leader(cluster)
     behind, emptied = followers(cluster)
     cluster.alone[behind.number] = 1 << 62
