@@ -1,4 +1,4 @@
-"""Logins that an auth callout decides about: asked in its account, while nobody else waits."""
+"""Logins that an auth callout decides about: asks its service, without delaying other logins."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ from jsserver.text.identity import PREFIX_USER, public_key
 
 T = TypeVar("T")
 Admit = Callable[[Item, Connect, "Admission | Refused"], None]
-"""Lets a connection in, or refuses it."""
+"""Admits a connection, or refuses it."""
 
 
 class Callouts:
-    """In the event loop's thread; what is signed, sealed and checked is in one of its own."""
+    """Requests to callouts, in the event loop's thread; a thread of its own signs, seals and
+    checks."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Callouts:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def close(self) -> None:
-        """Asks nothing more."""
+        """Stops asking."""
         for task in self._tasks:
             task.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -78,7 +79,7 @@ class Callouts:
         subject: str,
         settle: Callable[[User], Awaitable[Admission]],
     ) -> None:
-        """Asks about a connection, and lets it in as `settle` makes of the user of the answer."""
+        """Asks about a connection. `settle` turns the answer's user into an admission."""
         task = asyncio.get_running_loop().create_task(
             self._decide(item, about, asked, subject, settle)
         )
@@ -103,12 +104,12 @@ class Callouts:
                 "Authorization callout response not received in time on account "
                 f"{quote(asked.account)}"
             )
-            why = ""  # as nats-server, which gives no reason for this
+            why = ""  # nats-server gives no reason in this case
             self._log.debug(str(outcome))
         except Refused as refusal:
             outcome, why = refusal, title(str(refusal))
             self._log.warn(why)
-        except Exception as error:  # whatever it was, this one does not come in
+        except Exception as error:  # any error: this connection is refused
             self._log.error(f"Internal error: {error!r} at an auth callout")
             outcome = Refused(repr(error))
         if isinstance(outcome, Refused):
@@ -143,8 +144,8 @@ def _told(item: Item, options: Connect, **more: object) -> About:
 
 
 def _placed(user: User, place: Place, about: About, asked: str) -> Admission:
-    """What lets the user of an answer in, which was asked for in the account `asked`; its limits of
-    subscriptions and payloads are none, as with nats-server."""
+    """The admission of an answer's user; `asked`: the callout's account. As with nats-server, the
+    admission has no limits on subscriptions and payloads."""
     who = f"Authorized user on account {quote(asked)}"
     if user.nats.proxy_required and not about.options.proxy:
         raise ProxyRequired
@@ -170,9 +171,9 @@ class ConfiguredCallout:
         self._accounts = callouts.accounts
 
     def ask(self, item: Item, options: Connect, admission: Admission | None) -> None:
-        """Has the callout decide about a connection."""
+        """Asks the callout about a connection."""
         own = self._callout
-        options.jwt = ""  # it is no matter without an operator
+        options.jwt = ""  # ignored without an operator
         about = _told(item, options, user=shown_user(options))
         asked = Asked(own.account, public_key(PREFIX_USER), own.xkey, None)
 
@@ -196,7 +197,7 @@ class ConfiguredCallout:
         if user.aud not in self._accounts:
             what = f"No valid account {quote(user.aud)} for auth callout response"
             raise Refused(f"{what} on account {where}: account missing")
-        # What users of the account may do by default is said of those of the configuration alone.
+        # Default permissions are only for users of the configuration.
         admission = _placed(user, Place(user.aud, None, None), about, own.account)
         if not user.name:
             kind = "nkey" if about.options.nkey else "user"
@@ -212,8 +213,8 @@ class TenantCallouts:
         self._tenants = tenants
 
     def ask(self, item: Item, options: Connect, user: User, tenant: Tenant) -> bool:
-        """Has the callout of a user's account decide about a connection, if it has one that does
-        not take this user's token for enough."""
+        """Asks the callout of a user's account about a connection. False: the account has no
+        callout, or the user's token is enough for it."""
         own = tenant.callout
         if own is None or user.sub in own.auth_users:
             return False

@@ -1,4 +1,4 @@
-"""What OCSP responders say of the server's certificates and of clients', where they are asked."""
+"""OCSP: responders are asked about the server's own certificates, and about clients'."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Certificates:
-    """Those of one server: take_peers() and learn_staples() begin what close() ends."""
+    """OCSP of a server: take_peers() and learn_staples() begin what close() ends."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class Certificates:
         stopped: asyncio.Event,
         peer_refused: Callable[[], Callable[[Certificate, Certificate, str], None] | None],
     ) -> None:
-        """`stopped`: the server shall end. `peer_refused` gives what hears of clients whose
-        certificates are refused."""
+        """`stopped`: set when the server has to stop; `peer_refused`: returns what is called for
+        clients whose certificates are refused."""
         self._options = options
         self._plane = plane
         self._log = log
@@ -48,25 +48,25 @@ class Certificates:
 
     @property
     def peer_answers(self) -> Figures | None:
-        """What is kept of responders' answers about clients, if it is."""
+        """Cached answers about clients' certificates; None: not checked."""
         return None if self._peers is None else self._peers.figures()
 
     async def take_peers(self, options: Options) -> None:
-        """Has responders asked about clients' certificates, if they are to be."""
+        """Begins to check clients' certificates, if the options ask for it."""
         blocks = filter(None, (options.tls, options.websocket.tls))
         if self._peers is None and any(tls.inquires for tls in blocks):
-            from jsserver.services.peers import Peers  # a server without them does without it
+            from jsserver.services.peers import Peers  # loaded only when needed
 
             self._peers = Peers(self._options, self._plane, self._log, self._peer_refused())
             self._inbox.on_peer = self._peers.asked
             await self._peers.start()
 
     async def learn_staples(self, options: Options) -> list[Stapled]:
-        """The certificates that are to be shown with an OCSP response, and theirs; ConfigError."""
+        """The certificates to show with an OCSP response, and the responses; ConfigError."""
         if options.tls is None and options.websocket.tls is None:
             return []
         if self._stapling is None:
-            from jsserver.services.stapling import Stapling  # a server without TLS does without it
+            from jsserver.services.stapling import Stapling  # loaded only with TLS
 
             self._stapling = Stapling(self._log, self._listeners.staple, self._stopped.set)
         learning = asyncio.create_task(self._stapling.learn(options))
@@ -82,12 +82,12 @@ class Certificates:
             raise ConfigError(str(error)) from None
 
     def attend_staples(self, stapled: list[Stapled]) -> None:
-        """Has responders asked about these certificates, and no others."""
+        """Keeps responses fresh for these certificates, and for no others."""
         if self._stapling is not None:
             self._stapling.attend(stapled)
 
     async def close(self) -> None:
-        """Asks nobody any more."""
+        """Stops asking responders."""
         if self._stapling is not None:
             self._stapling.close()
         if self._peers is not None:

@@ -1,4 +1,4 @@
-"""What lets users in by tokens, put together for one server: operator mode, or an auth callout."""
+"""Logins that tokens decide: operator mode, or an auth callout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Delegates:
-    """Its parts, and which of them takes what comes."""
+    """The parts for such logins; hands each request to the part in charge."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Delegates:
         jetstream: JetStream | None,
         offer: Callable[[str], None],
     ) -> None:
-        """`keys`: what the server signs with, and opens with. `offer` offers the server's services
-        to a new account."""
+        """`keys`: the server's keys for signing and for opening sealed messages; `offer`: offers a
+        new account the server's services."""
         signer, box = keys
         self._door = Door(plane, log, inbox.decide)
         self._replies = Replies(accounts)
@@ -80,33 +80,33 @@ class Delegates:
 
     @property
     def pinned_account_fails(self) -> int:
-        """Logins to accounts that are none of those that are pinned."""
+        """Refused logins to accounts that are not pinned."""
         return 0 if self._operated is None else self._operated.mode.pinned_fails
 
     async def start(self, with_streams: Iterable[str]) -> None:
-        """Brings the accounts that the server cannot be without, those with streams among them.
-        ValueError, if it is none with these."""
+        """Fetches the accounts that the server needs, those with streams among them. ValueError:
+        the server cannot run with these."""
         if self._operated is not None:
             await self._operated.start(with_streams)
 
     async def reload(self) -> None:
-        """The options have changed."""
+        """Takes new options."""
         if self._operated is not None:
             await self._operated.reload()
 
     def close(self) -> None:
-        """Lets nobody in any more, and answers nothing."""
+        """Admits and answers nobody any more."""
         if self._operated is not None:
             self._operated.close()
         self._callouts.close()
         self._door.close()
 
     def closed(self, cid: int) -> None:
-        """A connection ended."""
+        """A connection was closed."""
         self._door.closed(cid)
 
     def take(self, item: Item) -> bool:
-        """Whether a request out of the inbox is for this."""
+        """Takes a message from the inbox if it is for one of the parts; whether it was."""
         if self._replies.take(item):
             return True
         return self._operated is not None and self._operated.take(item)

@@ -1,6 +1,5 @@
-"""Lets connections in whose users are those of tokens, or refuses them, and ends them when their
-time is over.
-"""
+"""Admits connections of users with tokens, or refuses them, and closes them when their time is
+over."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ from jsserver.cext.engine import DataPlane, Item
 from jsserver.process.logs import Logger
 
 PRUNE_SECONDS = 0.02
-"""Time in which a client with more subscriptions than are allowed now is told before it is cut."""
+"""Seconds between the error for too many subscriptions and the close, so that the error arrives."""
 LONGEST_TIMER = 30 * 86_400.0
-"""Seconds; a later time is looked at again then."""
+"""Seconds; a connection that may stay longer is checked again then."""
 
 REFUSED = CLOSE_CODES["Authentication Failure"]
 EXPIRED = CLOSE_CODES["Authentication Expired"]
@@ -26,8 +25,8 @@ TOO_MANY_SUBSCRIPTIONS = CLOSE_CODES["Maximum Subscriptions Exceeded"]
 
 
 class Door:
-    """In the event loop's thread alone. `decide` lets a connection in, or not; it tells whether it
-    came in."""
+    """Admissions, in the event loop's thread only. `decide`: admits or refuses a connection;
+    whether it was admitted."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class Door:
         self._timers: dict[int, asyncio.TimerHandle] = {}
 
     def settle(self, item: Item, options: Connect, outcome: Admission | Refused) -> None:
-        """Lets a connection in for as long as it may stay, or refuses it."""
+        """Admits a connection, for as long as it may stay, or refuses it."""
         if isinstance(outcome, Refused):
             self._log.debug(f"cid:{item.cid} - {outcome}")
         if not self._decide(item, options, outcome) or isinstance(outcome, Refused):
@@ -52,7 +51,7 @@ class Door:
             self._end_after(item.cid, outcome.lasts)
 
     def prune(self, cid: int) -> None:
-        """A connection has as many subscriptions as it may not have."""
+        """Closes a connection with more subscriptions than are allowed."""
         asyncio.get_running_loop().call_later(
             PRUNE_SECONDS,
             self._plane.close_connection,
@@ -62,13 +61,13 @@ class Door:
         )
 
     def closed(self, cid: int) -> None:
-        """A connection ended."""
+        """A connection was closed."""
         timer = self._timers.pop(cid, None)
         if timer is not None:
             timer.cancel()
 
     def close(self) -> None:
-        """Ends nobody any more."""
+        """Stops closing connections."""
         for timer in self._timers.values():
             timer.cancel()
 

@@ -1,4 +1,4 @@
-"""How answers to requests for pages are compressed: as the asker says that it can read."""
+"""Compresses answers to requests for monitoring pages in a way that the requester accepts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _SAYS = b"NATS/1.0\r\nContent-Encoding: %b\r\n\r\n"
 
 
 def encoded_for(request: bytes, payload: bytes) -> tuple[bytes, bytes]:
-    """Headers and payload of an answer to a request with these headers: Snappy before gzip, and
-    `identity` for a client that accepts neither."""
+    """Headers and payload of an answer, by the request's headers: Snappy rather than gzip, and
+    uncompressed (`identity`) for a requester that accepts neither."""
     found = _ACCEPTS.search(request)
     accepted = found[1].strip().lower() if found else b""
     if not accepted or not payload:
@@ -20,7 +20,7 @@ def encoded_for(request: bytes, payload: bytes) -> tuple[bytes, bytes]:
 
         return _SAYS % b"snappy", snappy(payload)
     if b"gzip" in accepted:
-        import gzip  # few ask for it
+        import gzip  # rarely needed
 
         return _SAYS % b"gzip", gzip.compress(payload, 6, mtime=0)
     return _SAYS % b"identity", payload

@@ -1,11 +1,10 @@
-"""Users, permissions and what accounts share follow the configuration of a running server.
+"""Users, permissions, and what accounts share, follow a reload.
 
-All of that changes in one turn of the event loop, so that nobody is let in meanwhile, and in this
-order: new logins are those of the new configuration; what accounts shared and do not share any more
-ends; who may not stay is cut, and who stays may what is allowed now; only then comes what is shared
-anew. So no message goes where neither of both configurations would let it go. Whose password has to
-be compared with a hash first, which takes long, waits for that as it was: nobody else's end waits
-for it.
+All of it changes in one turn of the event loop, so that nobody is admitted in between, and in this
+order: new logins use the new configuration; shares that are gone end; connections that may not stay
+are closed, and the others get their new permissions; only then new shares begin. So no message
+takes a way that neither the old nor the new configuration allows. A connection whose password has
+to be hashed first, which is slow, stays as it was until then, and delays no other one.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from jsserver.config.options import Options
 from .followers import TOGETHER, Component, account_names
 
 Pending = dict[int, tuple[Staying, Slow]]
-"""What has to be computed before it is known what becomes of some connections, by their ids."""
+"""Connections that wait for a password's hash, by connection id."""
 
 
 class Logins(Component):
-    """Who may be in, and what he may do."""
+    """Logins and permissions."""
 
     _authenticator: Authenticator
     _websocket: Authenticator | None = None
     _accounts: Coming | None
     _stayings: dict[bool, Staying]
-    """By whether a connection comes through WebSocket."""
+    """By whether a connection uses WebSocket."""
     _pending: Pending
     _left: list[object]
-    """What the configuration before consisted of."""
+    """The pieces of the old configuration, to be freed."""
 
     def read(self, old: Options, new: Options) -> None:
         if self.parts.inbox.websockets is not None:
@@ -60,7 +59,7 @@ class Logins(Component):
         self._pending = {}
         coming, self._accounts = self._accounts, None
         if options.asks_everybody:
-            parts.limit()  # from here on nobody is let in without being asked
+            parts.limit()  # from here on every new connection has to log in
         if options.operators.enabled or coming is None:
             self._follow_leafs(options)
             return
@@ -73,7 +72,7 @@ class Logins(Component):
         self._follow_leafs(options)
 
     def _follow_leafs(self, options: Options) -> None:
-        """Leaf nodes log in as the options say."""
+        """Takes new logins for leaf nodes."""
         if self.parts.inbox.leafs is not None:
             self.parts.inbox.leafs.follow(options)
 
@@ -84,7 +83,7 @@ class Logins(Component):
         await asyncio.to_thread(_let_go, self._left)
 
     def _present(self) -> Iterator[tuple[int, Staying, Present]]:
-        """The connections that are in, and for which something changes, perhaps."""
+        """The open connections that the reload may concern."""
         inbox, accounts, stayings = self.parts.inbox, self.parts.accounts, self._stayings
         if not any(staying.matters for staying in stayings.values()):
             return
@@ -93,7 +92,7 @@ class Logins(Component):
             admission = inbox.admissions.get(cid)
             staying = stayings[bool(numbers.websocket)]
             if admission is None and staying.before.required:
-                continue  # it is not in yet
+                continue  # not admitted yet
             if admission is not None and staying.unchanged(admission):
                 continue
             _, raw, secured = item.texts
@@ -104,14 +103,14 @@ class Logins(Component):
             yield cid, staying, Present(options, admission, account, secured)
 
     async def _compute(self, pending: Pending) -> None:
-        """Compares passwords with hashes that are stored since the switch."""
+        """Hashes the passwords of pending connections."""
         works = [partial(staying.compute, slow) for staying, slow in set(pending.values())]
         await asyncio.gather(*map(self.parts.inbox.compute, works))
 
     def _judge(self, among: Container[int] | None = None) -> Pending:
-        """Cuts who may not stay, and lets the others do what is allowed now. `among`: looks at
-        these connections alone. What has to be computed first, by connection: until then it may
-        do what it could."""
+        """Closes connections that may not stay, and changes the permissions of the others. `among`:
+        only these connections. Returns connections that wait for a password's hash; they keep their
+        permissions until then."""
         plane, admissions = self.parts.plane, self.parts.inbox.admissions
         gone = 0
         pending: Pending = {}
@@ -142,12 +141,12 @@ class Logins(Component):
 
 
 def _left_of(options: Options) -> list[object]:
-    """What a configuration leaves behind. In a thread, as it takes long where there is much."""
+    """The pieces of a configuration to be freed. In a thread, because there may be many."""
     return [*_pieces(options), options.mappings, options.users]
 
 
 def _pieces(options: Options) -> Iterator[object]:
-    """What a configuration has many of."""
+    """The pieces that a configuration may have many of."""
     yield from options.users
     yield from options.mappings
     for account in options.accounts:
@@ -158,6 +157,6 @@ def _pieces(options: Options) -> Iterator[object]:
 
 
 def _let_go(left: list[object]) -> None:
-    """Frees what nothing else holds, a few at a time: others have Python's lock in between."""
-    while left:  # from the end, where what holds the others is
+    """Frees pieces a few at a time: other threads get Python's lock in between."""
+    while left:  # from the end: the containers of the other pieces come last in the list
         del left[-TOGETHER:]

@@ -1,6 +1,6 @@
-"""Lame duck mode: a server that is about to end sends its clients elsewhere, a few at a time.
+"""Lame duck mode: a server that is about to stop closes its clients' connections a few at a time.
 
-Loaded with the signal that asks for it.
+Loaded when the signal for it arrives.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from jsserver.services.routes import Routes
 
 PAUSE_MAX = 1.0
-"""Seconds between two clients that are sent away, at most."""
+"""Seconds at most between two closed connections."""
 PAUSE_MIN = 0.001
-"""What several clients share, where there are many."""
+"""Seconds at least; with many clients several are closed at once."""
 
 
 def paces(clients: int, seconds: float) -> tuple[int, float]:
-    """How many clients leave at once, and the seconds from then to the next, so that all have left
-    in time."""
+    """How many connections to close at once, and the seconds before the next, so that all are
+    closed within `seconds`."""
     pause = seconds / max(clients, 1)
     if pause >= PAUSE_MIN:
         return 1, min(pause, PAUSE_MAX)
@@ -46,8 +46,8 @@ async def lame_duck(
     routes: Routes | None,
     send_elsewhere: Callable[[Urls | None], None],
 ) -> None:
-    """Tells everybody that the server is about to end, and cuts its clients; it may end then.
-    `send_elsewhere` tells clients where else they may connect, None: anywhere."""
+    """Announces the server's end, and closes its clients' connections; the server may stop then.
+    `send_elsewhere`: tells clients the URLs of other servers, None: there are none to tell."""
     log.info("Entering lame duck mode, stop accepting new clients")
     if events is not None:
         events.lame_duck()

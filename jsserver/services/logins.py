@@ -1,7 +1,7 @@
-"""Logins by token: checked in a thread beside the event loop, so that signatures hold nothing up.
+"""Logins by token: a thread beside the event loop checks them, so that signatures delay nothing.
 
-The loop has the last word: what was checked against an account whose claims have changed meanwhile
-is checked again.
+The event loop decides: a login is checked again if its account's claims have changed since the
+check.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from jsserver.services.door import Door
 from jsserver.services.tenants import Tenants
 
 TOGETHER = 32
-"""Logins whose outcome the loop hears of at a time."""
+"""Logins that the thread reports to the loop at a time."""
 
 
 class Login(NamedTuple):
-    """A connection that waits, and what it brought; its user once the token is read."""
+    """A waiting connection, its CONNECT, and its user once the token is read."""
 
     item: Item
     options: Connect
@@ -35,8 +35,8 @@ class Login(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What the thread found: an admission, why there is none, or that the account has to be
-    fetched; and what it judged by."""
+    """The result of a check: an admission, a refusal, or that the account has to be fetched; and
+    what was checked against."""
 
     mode: OperatorMode
     login: Login
@@ -46,7 +46,7 @@ class _Outcome(NamedTuple):
 
 
 class Logins:
-    """`door` lets in clients that none of `callouts` decides about."""
+    """Logins by token. `door` admits clients that none of the `callouts` decides about."""
 
     def __init__(
         self,
@@ -70,15 +70,15 @@ class Logins:
         self._thread.start()
 
     def ask(self, item: Item, options: Connect) -> None:
-        """Takes a CONNECT; its connection is let in or refused some time later."""
+        """Takes a CONNECT; its connection is admitted or refused later."""
         self._waiting.put(Login(item, options))
 
     def judge_by(self, mode: OperatorMode) -> None:
-        """Logins are judged by this from now on, also those that are being judged."""
+        """Takes another operator for logins, also for those being checked."""
         self._mode = mode
 
     def close(self) -> None:
-        """Decides about nobody any more."""
+        """Stops deciding."""
         self._waiting.put(None)
         for task in self._fetches:
             task.cancel()
@@ -92,7 +92,7 @@ class Logins:
                 outcomes, found = found, []
                 try:
                     self._loop.call_soon_threadsafe(self._settle, outcomes)
-                except RuntimeError:  # the loop is closed
+                except RuntimeError:  # the event loop is closed
                     return
             login = self._waiting.get()
             if login is None:
@@ -117,7 +117,7 @@ class Logins:
             if tenant is not None and tenant.callout is not None:
                 refusal.told = Told(tenant.name)
             return _Outcome(mode, login, refusal=refusal)
-        except Exception as error:  # whatever it was, this one does not come in
+        except Exception as error:  # any error: this connection is refused
             self._log.error(f"Internal error: {error!r} at a login")
             return _Outcome(mode, login, refusal=Refused(repr(error)))
 
@@ -144,9 +144,9 @@ class Logins:
                     self._door.settle(login.item, login.options, outcome.admission)
 
     async def _fetch(self, login: Login) -> None:
-        """Brings the account of a user, and has the login looked at again."""
+        """Fetches a user's account, and has the login checked again."""
         if login.user is None or gave_up(self._plane, login.item):
-            return  # nothing is fetched for it
+            return  # the client has given up
         try:
             await self._tenants.ensure(account_of(login.user))
         except Refused as refusal:

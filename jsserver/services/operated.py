@@ -1,4 +1,4 @@
-"""Operator mode of one server: what its configuration asks for, put together, started and ended."""
+"""Operator mode of a server: makes, starts and ends the parts that its configuration asks for."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from jsserver.services.packs import Packs
 
 AGAIN_SECONDS = 1.0
-"""How often the system account is asked for that was not there at the start."""
+"""Seconds between attempts to fetch the system account, if it was not found at the start."""
 
 
 class Operated:
-    """Its parts, and which of them takes what comes."""
+    """The parts of operator mode; hands each request to the part in charge."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class Operated:
 
     @property
     def _is_linked(self) -> bool:
-        """Whether there are other servers of the system account."""
+        """Whether a cluster or gateways bring other servers of the system account."""
         return bool(self._options.cluster.port or self._options.gateway.port)
 
     # ---- start and end
 
     async def start(self, with_streams: Iterable[str]) -> None:
-        """Brings the accounts that the server cannot be without: the system's, and those that have
-        streams. ValueError, if it is none with these."""
+        """Fetches the accounts that the server needs: the system account, and those with streams.
+        ValueError: the server cannot run with these."""
         operators, directory = self._options.operators, self._directory
         self.tenants.warn_of(operators.preload)
         loop = asyncio.get_running_loop()
@@ -170,7 +170,7 @@ class Operated:
             info=self._info,
         )
         if self._directory is not None and self._is_linked and not self._is_cache:
-            # Imported only here: a server alone starts without it.
+            # Imported late: a server without other servers never loads it.
             from jsserver.services.packs import Packs
 
             period = 0.0 if wanted is None else wanted.interval / SECOND
@@ -179,8 +179,8 @@ class Operated:
             )
 
     async def _bootstrap(self) -> None:
-        """Until there is a token of the system account, its own key signs its users: somebody has
-        to bring the token."""
+        """Signs the system account's users with its own key until its token is there, so that
+        somebody can bring the token."""
         limits = AccountLimits(
             subs=NO_LIMIT, payload=NO_LIMIT, conn=NO_LIMIT, leaf=NO_LIMIT, data=NO_LIMIT
         )
@@ -205,8 +205,8 @@ class Operated:
                 return
 
     async def reload(self) -> None:
-        """The options have changed: accounts are as their tokens are now, and their users are cut
-        where these are gone, or not pinned."""
+        """Takes new options: reads all accounts' tokens again, and closes the connections of users
+        whose accounts are gone or not pinned."""
         operators, before = self._options.operators, self.mode
         proxies = Proxies(self._options.trusted_proxies)
         self.mode = OperatorMode(operators, self._system, proxies)
@@ -230,7 +230,7 @@ class Operated:
             self.tenants.cut_unpinned()
 
     def close(self) -> None:
-        """Lets nobody in any more, and answers nothing."""
+        """Admits and answers nobody any more."""
         self._logins.close()
         self.tenants.close()
         if self._claims is not None:
@@ -240,17 +240,18 @@ class Operated:
         if self._again is not None:
             self._again.cancel()
 
-    # ---- what comes
+    # ---- requests
 
     def take(self, item: Item) -> bool:
-        """Whether a request out of the inbox is for this."""
+        """Takes a message from the inbox if it is a request for one of the parts; whether it
+        was."""
         takers = (self._packs, self._claims)
         return any(taker.take(item) for taker in takers if taker is not None)
 
-    # ---- tokens that others have
+    # ---- tokens on other servers
 
     async def _look_elsewhere(self, name: str) -> str:
-        """The token of an account that somebody in the system account has; NotFound."""
+        """The token of an account, from anybody in the system account; NotFound."""
         subject = LOOKUP.format(name)
         system = self._options.system_account
         if not system or not self._accounts[system].subject_interest(subject.encode()):

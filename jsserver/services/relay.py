@@ -1,5 +1,5 @@
-"""Requests of an account about itself, which all servers of a cluster answer: passed on to the
-others, and their answers to the asker.
+"""Passes an account's requests about itself on to the other servers of a cluster, and their answers
+back to the requester.
 
 Lives in the event loop. Loaded where the server is in a cluster.
 """
@@ -16,13 +16,13 @@ from jsserver.text.nuid import token
 
 ANSWERS = "$SYS._ANSWERS."
 WAITING_MAX = 1024
-"""Requests whose answers are passed on; the oldest gives way to one more."""
+"""The most requests whose answers are passed on; a further one replaces the oldest."""
 WAITING_SECONDS = 30.0
-"""How long answers are passed on."""
+"""Seconds after a request for which its answers are passed on."""
 
 
 class Asked(NamedTuple):
-    """Whose answers are waited for: the asker's account and reply, until when."""
+    """A request under way: the requester's account and reply subject, and when it is given up."""
 
     account: str
     reply: bytes
@@ -30,7 +30,7 @@ class Asked(NamedTuple):
 
 
 class Relay:
-    """Between the accounts of a server and the system account of its cluster."""
+    """Connects the accounts of a server with the system account of its cluster."""
 
     def __init__(self, accounts: Accounts, system_account: str) -> None:
         self._accounts = accounts
@@ -40,7 +40,7 @@ class Relay:
         self._waiting: dict[bytes, Asked] = {}
 
     def ask(self, account: str, item: Item) -> None:
-        """Passes an account's request on to the other servers, about this account alone."""
+        """Passes an account's request on to the other servers, restricted to this account."""
         if not self._served:
             self._served = True
             self._system.serve_requests(self._inbox + b"*")
@@ -53,11 +53,11 @@ class Relay:
         self._system.publish(f"{OF_AN_ACCOUNT}{account}.{page}".encode(), inbox, headers, payload)
 
     def is_own(self, item: Item) -> bool:
-        """Whether this server has passed the request on itself, and has answered it already."""
+        """Whether this server itself passed the request on, and so has answered it already."""
         return item.texts[1].startswith(self._inbox)
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is an answer, which goes to the asker."""
+        """Takes a message from the inbox if it is an answer, and passes it on; whether it was."""
         subject, _, headers, payload = item.texts
         if not subject.startswith(self._inbox):
             return False

@@ -1,4 +1,4 @@
-"""Reloads of a server's configuration as they are asked for: one after another."""
+"""Runs reloads of a server's configuration one after another, as they are requested."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FAILED = "Failed to reload server configuration"
 
 
 class Reload:
-    """Reloads of one server, one after another, in its event loop."""
+    """The reloads of a server; in its event loop."""
 
     def __init__(self, log: Logger, parts: Callable[[], Parts]) -> None:
-        """`parts`: gives those of the server as they are when a reload begins."""
+        """`parts`: returns the server's parts at the beginning of a reload."""
         self._log = log
         self._parts = parts
         self._ready = asyncio.Event()
@@ -28,19 +28,19 @@ class Reload:
         self._closed = False
 
     def begin(self) -> None:
-        """The server has started: what was asked for until now is done now."""
+        """The server has started: runs reloads that were requested before."""
         self._ready.set()
 
     async def close(self) -> None:
-        """Waits for the reload that is under way; none begins any more."""
+        """Waits for a running reload, and begins none any more."""
         self._closed = True
         self._ready.set()
         async with self._lock:
             pass
 
     def ask(self) -> asyncio.Task[str]:
-        """A reload that reads the file as it is from now on; its outcome is why nothing changed,
-        or ""."""
+        """Requests a reload that reads the file no earlier than now. The result says why nothing
+        was changed; "": the reload succeeded."""
         if self._waiting is None:
             self._waiting = asyncio.create_task(self._run())
         return self._waiting
@@ -52,7 +52,7 @@ class Reload:
             if self._closed:
                 return "the server ends"
             self._under_way = asyncio.current_task()
-            # Imported only here: most servers never need it.
+            # Imported late: most servers never need it.
             from jsserver.services.followers import ReloadError
             from jsserver.services.reloading import Reloading
 

@@ -1,7 +1,7 @@
-"""Has a running server follow its configuration file: all of what has changed, or nothing.
+"""One reload: a running server takes all changes of its configuration file, or none.
 
-A reload reads the file, tells what differs, and asks each component (followers.py,
-following_logins.py) whether it can take its part of that; only then all take it.
+A reload reads the file, finds the differences, and asks each component (followers.py,
+following_logins.py) whether it can take its part. Only if all can, all do.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ COMPONENTS: tuple[type[Component], ...] = (
     Streams,
     ConfiguredAccounts,
 )
-"""In the order in which they take, and follow. They are asked in the reverse order: what opens a
-file comes last."""
+"""In the order of taking and following. Checks run in the reverse order, so that components that
+open files are checked last."""
 
 
 class _Read(NamedTuple):
-    """What a file says now."""
+    """The contents of the file."""
 
     options: Options
     notes: list[str]
@@ -63,14 +63,14 @@ class _Read(NamedTuple):
 
 
 class Reloading:
-    """The way of one server from one configuration to another."""
+    """One change of a server's configuration."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._components = [component(parts) for component in COMPONENTS]
 
     async def run(self) -> None:
-        """The server is as its file says; ReloadError, and nothing has changed."""
+        """Takes the file's configuration; ReloadError: nothing has changed."""
         parts = self._parts
         read = await self._checked()
         for component in self._components:
@@ -84,7 +84,7 @@ class Reloading:
         parts.log.info(f"Reloaded server configuration ({parts.options.config_digest})")
 
     async def _checked(self) -> _Read:
-        """What the file says now, which all components can take; ReloadError."""
+        """Reads the file, and has all components check it; ReloadError."""
         parts, old = self._parts, self._parts.options
         if not old.config_file:
             raise ReloadError("can only reload config when a file is provided using -c or --config")
@@ -106,7 +106,7 @@ class Reloading:
         return read
 
     async def _reasons(self, new: Options) -> AsyncIterator[str]:
-        """What the components cannot take."""
+        """Why components refuse the new options."""
         for component in reversed(self._components):
             try:
                 await component.check(new)
@@ -114,8 +114,8 @@ class Reloading:
                 yield str(error)
 
     def _read(self, has: tuple[int, int]) -> _Read:
-        """In a thread, as it takes long where there are many users; ConfigError. `has`: bytes of
-        memory and of store that JetStream has now."""
+        """Reads the file, in a thread, because many users take long; ConfigError. `has`: bytes in
+        memory and in files that JetStream uses."""
         old = self._parts.options
         with garbage.paused(stays=True):
             loaded = load(old.config_file, old.flags)
@@ -130,7 +130,7 @@ class Reloading:
             return _Read(new, notes, [], differs.told)
 
     def _take(self, read: _Read) -> None:
-        """Everything is as the file says. Nothing here waits."""
+        """Makes all components take the new options. Nothing here waits."""
         options = self._parts.options
         before = Options(**vars(options))
         for line in read.told:

@@ -1,4 +1,4 @@
-"""What accounts of operator mode share: exports, imports and mappings as their tokens say."""
+"""What accounts of operator mode share: exports, imports and mappings of their tokens."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from jsserver.process.logs import Logger
 from jsserver.text.goformat import quote
 
 LONGEST = 86_400.0
-"""Seconds; an activation that ends later is looked at again then."""
+"""Seconds at most until activations are checked again; a later end is found by a later check."""
 
 
 def shares(tenant: Tenant | None) -> bool:
-    """Whether the account has to do with others."""
+    """Whether the account imports or exports anything."""
     return tenant is not None and bool(tenant.claims.nats.imports or tenant.claims.nats.exports)
 
 
 def exporters(tenant: Tenant) -> list[str]:
-    """The accounts that one imports from."""
+    """The accounts that this one imports from."""
     return list(dict.fromkeys(i.account for i in tenant.claims.nats.imports))
 
 
 class TenantLinks:
-    """In the event loop's thread alone. `running` are the accounts as they are."""
+    """The links of all accounts; in the event loop's thread only. `running`: the running
+    accounts."""
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class TenantLinks:
         log: Logger,
         api: ServiceRoute | None,
     ) -> None:
-        """`api`: by which accounts with JetStream ask other servers for it; None: there are no
-        other servers."""
+        """`api`: the import by which accounts with JetStream reach other servers; None: there are
+        no other servers."""
         self._accounts = accounts
         self._api: Imports = {} if api is None else keyed([api])
         self._running = running
@@ -53,21 +54,21 @@ class TenantLinks:
         self._told: dict[str, set[str]] = {}
         self._mapped: dict[str, object] = {}
         self.sharing = Sharing()
-        """What all share, as it was last put together."""
+        """All exports and imports, as last built."""
         self.mappings: dict[str, list[o.Mapping]] = {}
-        """What is mapped, by account."""
+        """Mappings by account."""
         self._timer: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Looks at no activation any more."""
+        """Stops checking activations."""
         if self._timer is not None:
             self._timer.cancel()
 
     # ---- mappings
 
     async def map(self, tenant: Tenant) -> None:
-        """What the account's clients publish goes where its token says from now on. Tables of
-        thousands are made and let go beside the event loop."""
+        """Takes an account's mappings from its token. Large tables are made and freed outside the
+        event loop's thread."""
         name, wanted = tenant.name, tenant.claims.nats.mappings
         if self._mapped.get(name, {}) == wanted:
             return
@@ -82,7 +83,7 @@ class TenantLinks:
     def _table(
         wanted: Named[str, list[c.Weighted]],
     ) -> tuple[list[o.Mapping], MappingTable, list[str]]:
-        """The mappings that are some, a table of these, and what is wrong with others."""
+        """The valid mappings, a table of them, and what is wrong with the others."""
         mappings, taken, wrong = [], [], []
         for source, destinations in wanted.items():
             to = [
@@ -101,7 +102,7 @@ class TenantLinks:
     # ---- exports and imports
 
     def follow(self, name: str, tenant: Tenant | None, before: Tenant | None) -> None:
-        """The account was `before`, and is `tenant` now; None: none."""
+        """An account has changed; `before`, `tenant`: None: not running."""
         if shares(tenant) or shares(before):
             self.relink()
         elif tenant is not None:
@@ -113,7 +114,7 @@ class TenantLinks:
         return self._api if tenant.claims.jetstream else {}
 
     def relink(self) -> None:
-        """Every account imports what its token says and those it imports from allow, as of now."""
+        """Builds all imports anew from the tokens of importers and exporters."""
         self.close()
         now = time.time()
         sharing = Sharing()
@@ -203,7 +204,7 @@ class TenantLinks:
     def _activated(
         account: str, wanted: c.Import, exporter: Tenant, now: float, ends: list[float]
     ) -> bool:
-        """Whether the exporter gave the account a token for the import, which is valid still."""
+        """Whether the exporter has given the account a valid activation token for the import."""
         if not wanted.token:
             return False
         try:
