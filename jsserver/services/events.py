@@ -1,8 +1,8 @@
-"""What the server tells the system account by itself: who came and went, how accounts and the
-server are doing. Made only where somebody listens.
+"""Events for the system account: connections that begin and end, and figures of accounts and the
+server. An event is made only if somebody subscribes to it.
 
-Lives in the event loop. Loaded where the system account has users, or other servers of a cluster
-listen.
+Lives in the event loop. Loaded where the system account has users, or where there are other
+servers.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 TYPE = "io.nats.server.advisory.v1."
 STATSZ_FIRST = 0.25
 STATSZ_PERIOD = 10.0
-"""Seconds between two tellings of the server's figures: doubled from the first on up to this."""
+"""Seconds between two messages with the server's figures; begins lower, and doubles up to this."""
 CONNS_PERIOD = 30.0
-"""Seconds until an account with connections tells of them again."""
+"""Seconds after which an account's connections are published again."""
 
 FAILURES = (Refused.reason, ProxyRequired.reason, ProxyNotTrusted.reason)
-"""What connections end for that are not let in."""
+"""Reasons of connections that were not admitted."""
 ACCOUNT_FULL = "Maximum Account Connections Exceeded"
 
 
 class Connected(Event, kw_only=True):
-    """A client was let in."""
+    """A client was admitted."""
 
     server: ServerInfo
     client: ClientInfo
 
 
 class Disconnected(Event, kw_only=True):
-    """A client's connection ended; `sent` is what the client sent."""
+    """A client's connection ended; `sent`: what the client sent."""
 
     server: ServerInfo
     client: ClientInfo
@@ -62,7 +62,7 @@ class Disconnected(Event, kw_only=True):
 
 
 class CertificateInfo(Wire):
-    """Whose certificate, the SHA-256 of it in base64, and all of it."""
+    """A certificate: its names, its SHA-256 in base64, and the whole of it."""
 
     subject: str = ""
     issuer: str = ""
@@ -71,7 +71,7 @@ class CertificateInfo(Wire):
 
 
 class PeerRefused(Event, kw_only=True):
-    """A client with a certificate is refused for what OCSP responders say."""
+    """A client was refused because OCSP responders do not vouch for its certificate."""
 
     kind: str = always("Client")
     peer: CertificateInfo
@@ -80,7 +80,7 @@ class PeerRefused(Event, kw_only=True):
 
 
 class LinkInvalid(Event, kw_only=True):
-    """Which certificate of a peer's chain is not good, and why."""
+    """The invalid certificate in a peer's chain, and the reason."""
 
     link: CertificateInfo
     peer: CertificateInfo
@@ -89,7 +89,7 @@ class LinkInvalid(Event, kw_only=True):
 
 
 class AccountConnections(Event, kw_only=True):
-    """An account's connections; `sent` is what the server sent to them."""
+    """An account's connections; `sent`: what the server sent to them."""
 
     server: ServerInfo
     acc: str
@@ -104,34 +104,34 @@ class AccountConnections(Event, kw_only=True):
 
 
 class Events:
-    """Tells the system account; start() and stop() frame its life."""
+    """Publishes the events; start() and stop() frame its life."""
 
     def __init__(self, server: Watched, account: str) -> None:
         self._server = server
         self._system = server.accounts[account]
         self._usage = ProcessUsage()
         self._told: dict[str, float] = {}
-        """Accounts with connections, and when these were told of."""
+        """Accounts with connections, and when their counts were last published."""
         self._period = STATSZ_FIRST
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begins to tell of the server's figures."""
+        """Begins to publish the server's figures."""
         self._timer = asyncio.get_running_loop().call_later(self._period, self._tick)
 
     def hurry(self) -> None:
-        """Begins anew, as there is somebody who has heard nothing yet."""
+        """Publishes the figures soon, because there is a new listener."""
         if self._timer is not None:
             self._timer.cancel()
             self._period = STATSZ_FIRST
             self.start()
 
     def lame_duck(self) -> None:
-        """Says that the server is about to end."""
+        """Announces that the server will stop soon."""
         self._publish(f"$SYS.SERVER.{self._server.id}.LAMEDUCK", self._server.identity.info())
 
     def stop(self) -> None:
-        """Says that the server ends."""
+        """Announces that the server stops."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -140,7 +140,7 @@ class Events:
     # ---- connections
 
     def connected(self, cid: int, account: str) -> None:
-        """A client was let into an account."""
+        """A client was admitted to an account."""
         self._count(account)
         if self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
             item = self._server.plane.connection(cid)
@@ -162,17 +162,17 @@ class Events:
         )
 
     def closed(self, connection: Connection, member: bool, refusal: Refused | None) -> None:
-        """A connection ended, of a client that was let in (`member`) or not; `refusal`: why it was
-        not, if more is known than the reason of its end."""
+        """A connection ended; `member`: a client's that was admitted; `refusal`: why it was
+        refused, if more is known than the reason of its end."""
         account = self._server.accounts.name_of(connection.account)
         if member:
             self._count(account)
         if connection.reason in FAILURES:
-            account = GLOBAL_ACCOUNT  # who has proved nothing is in none, wherever it was before
+            account = GLOBAL_ACCOUNT  # a client without a login is in no account of its own
             subject = f"$SYS.SERVER.{self._server.id}.CLIENT.AUTH.ERR"
             if self._wanted(subject):
                 self._publish(subject, self._disconnect(connection, account))
-            if connection.reason != ProxyNotTrusted.reason:  # with which nobody is looked at
+            if connection.reason != ProxyNotTrusted.reason:  # for which no login was checked
                 self._tell_account(connection, refusal)
         elif connection.reason == ACCOUNT_FULL and self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
             self._connect(connection, account)
@@ -181,7 +181,7 @@ class Events:
             self._publish(subject, self._disconnect(connection, account))
 
     def peer_refused(self, peer: Certificate, link: Certificate, why: str) -> None:
-        """A client's certificate, or one of those that it depends on (`link`), is not good."""
+        """A client's certificate, or one that it depends on (`link`), is not valid."""
         subject = f"$SYS.SERVER.{self._server.id}.OCSP.PEER"
         if self._wanted(f"{subject}.LINK.INVALID"):
             event = LinkInvalid(
@@ -205,8 +205,8 @@ class Events:
             self._publish(f"{subject}.CONN.REJECT", refused)
 
     def _tell_account(self, connection: Connection, refusal: Refused | None) -> None:
-        """The users of an account hear of a failed login too: that of the auth callout that has a
-        say in it, or the global one."""
+        """Publishes a failed login in an account, too: in that of the auth callout which decided,
+        or in the global one."""
         subject = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
         callout = self._server.options.authorization.callout
         told = None if refusal is None else refusal.told
@@ -240,7 +240,7 @@ class Events:
     # ---- accounts
 
     def _count(self, account: str) -> None:
-        """Tells how many connections an account has, as there is one more or less."""
+        """Publishes the number of an account's connections, which has changed."""
         if account != GLOBAL_ACCOUNT:
             self._told[account] = time.monotonic()
             self._tell_of(account)
@@ -262,7 +262,7 @@ class Events:
             self._publish(subject, event)
 
     def connections_of(self, account: str) -> AccountConnections | None:
-        """The connections of an account; None where there is no such account any more."""
+        """An account's connections; None: the account is gone."""
         server = self._server
         if account not in server.accounts:
             self._told.pop(account, None)
@@ -300,14 +300,14 @@ class Events:
         self.tell_figures()
 
     def tell_figures(self) -> None:
-        """Tells of the server's figures."""
+        """Publishes the server's figures."""
         server = self._server
         subject = f"$SYS.SERVER.{server.id}.STATSZ"
         if self._wanted(subject):
             figures = statsz.statsz(server, self._usage)
             self._publish(subject, Stats(server=server.identity.info(), statsz=figures))
 
-    # ---- the way out
+    # ---- publishing
 
     def _client(self, c: Connection, account: str, ended: bool = False) -> ClientInfo:
         return ClientInfo(
@@ -342,7 +342,7 @@ def _now() -> str:
 
 
 def _certificate(found: Certificate) -> CertificateInfo:
-    from jsserver.access.certificates import subject_text  # loaded where there is TLS
+    from jsserver.access.certificates import subject_text  # loaded only with TLS
 
     return CertificateInfo(
         subject=subject_text(found.subject, others=False),

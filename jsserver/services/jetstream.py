@@ -1,4 +1,5 @@
-"""JetStream of one server: the API, and what ties it to the data plane and the store directory."""
+"""JetStream of a server: the API, and its connections with the data plane and the store
+directory."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from jsserver.wire import errcodes
 
 
 class LogBridge(logging.Handler):
-    """Takes what modules say through `logging` into the server's log."""
+    """Passes what modules log through `logging` on to the server's log."""
 
     def __init__(self, log: Logger) -> None:
         super().__init__(logging.INFO)
@@ -58,7 +59,7 @@ class LogBridge(logging.Handler):
 
 
 def limits_of(own: AssetLimits) -> AccountLimits:
-    """What the configuration lets an account have."""
+    """An account's limits by the configuration."""
     return AccountLimits(
         max_memory=own.max_memory,
         max_storage=own.max_store,
@@ -72,7 +73,7 @@ def limits_of(own: AssetLimits) -> AccountLimits:
 
 
 TOGETHER = 64
-"""Accounts between which others have their turn."""
+"""Accounts after which other tasks get a turn."""
 
 
 def _grant_of(limits: AccountLimits | None) -> tuple[int, int]:
@@ -80,7 +81,7 @@ def _grant_of(limits: AccountLimits | None) -> tuple[int, int]:
 
 
 class JetStream:
-    """Recovers what is on disk, answers `$JS.API`, and closes everything again."""
+    """Recovers streams and consumers from disk, answers `$JS.API`, and closes everything again."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class JetStream:
         self._options = options
         self.store = storage.directory
         self.keys = storage.keys
-        """Of an encrypted store; None: it is in clear."""
+        """Keys of an encrypted store; None: not encrypted."""
         self.max_memory = storage.max_memory
         self.max_store = storage.max_store
         js = options.jetstream
@@ -125,7 +126,7 @@ class JetStream:
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
         self.complete: Callable[[Connection], None] = lambda _: None
-        """Says of an open connection who is behind it."""
+        """Fills in who is behind an open connection."""
         plane.limit_batches(
             per_stream=js.limits.max_batch_inflight_per_stream,
             total=js.limits.max_batch_inflight_total,
@@ -133,17 +134,17 @@ class JetStream:
             timeout=js.limits.batch_timeout,
         )
         self._of_cluster: dict[str, AccountLimits] = {}
-        """What accounts of operator mode may have of the JetStream of the whole cluster."""
+        """Limits of operator mode's accounts in the JetStream of the whole cluster."""
         self._granted = (0, 0)
         self._grants: dict[str, tuple[int, int]] = {}
-        """Bytes of memory and of files: of all accounts, and of each."""
+        """Granted bytes in memory and in files: to all accounts together, and by account."""
         self._log = log
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
     def _answer_objects(
         self, options: ObjectRequests, finished: Callable[[int, int], None]
     ) -> None:
-        # Imported only here: few servers answer these.
+        # Imported late: few servers answer these.
         from jsserver.objects.service import Objects
         from jsserver.objects.uploads import Limits
 
@@ -151,7 +152,7 @@ class JetStream:
         self.dispatcher.add(Objects(self.shared, self.dispatcher.accounts, limits, finished))
 
     async def start(self) -> None:
-        """Brings streams and consumers back into service; requests are answered from then on."""
+        """Recovers streams and consumers; requests are answered from then on."""
         began = time.monotonic_ns()
         for name, own in self._limits.items():
             await self._add(name, limits_of(own))
@@ -162,9 +163,9 @@ class JetStream:
             self._log.info(f"Restored {len(streams)} streams with {messages} messages in {took}")
 
     async def follow(self, wanted: Mapping[str, AssetLimits]) -> None:
-        """The accounts of the configuration have JetStream within these limits, and others none:
-        what these have on disk stays there. But the global account keeps it until the server ends,
-        as with nats-server."""
+        """Gives the configured accounts JetStream with these limits, and takes it from all others,
+        whose data stays on disk. The global account keeps it until the server stops, as with
+        nats-server."""
         for number, name in enumerate([*self.dispatcher.accounts]):
             if number % TOGETHER == 0:
                 await asyncio.sleep(0)
@@ -175,18 +176,18 @@ class JetStream:
                 await asyncio.sleep(0)
             try:
                 await self.configure(name, limits_of(own))
-            except Exception as error:  # the others are served all the same
+            except Exception as error:  # the other accounts are served all the same
                 self._log.error(f"Error enabling jetstream on account {quote(name)}: {error}")
 
     def limits_in_cluster(self, account: str) -> AccountLimits | None:
-        """What an account may have of the JetStream of the whole cluster; None: it has none."""
+        """An account's limits in the JetStream of the whole cluster; None: it has no JetStream."""
         if self._options.operators.enabled:
             return self._of_cluster.get(account)
         own = self._options.jetstream_accounts.get(account)
         return None if own is None else limits_of(own)
 
     def room(self) -> tuple[int, int]:
-        """Bytes in memory and in files that neither streams nor reservations have taken."""
+        """Free bytes in memory and in files, without reservations."""
         used = [account.handle.usage() for account in self.dispatcher.accounts.values()]
         reserved = self.shared.reserved
         return (
@@ -195,7 +196,7 @@ class JetStream:
         )
 
     def limit(self, max_memory: int, max_store: int) -> None:
-        """How many bytes the streams of all accounts may hold from now on."""
+        """Sets how many bytes the streams of all accounts may use."""
         self.max_memory = self.settings.max_memory = max_memory
         self.max_store = self.settings.max_storage = max_store
 
@@ -208,8 +209,8 @@ class JetStream:
         await self.dispatcher.add_account(account)
 
     async def configure(self, name: str, limits: AccountLimits | None) -> None:
-        """Gives a running account JetStream within limits, or takes it away (None); ApiError where
-        the server has not got what the limits grant."""
+        """Gives a running account JetStream with limits, or takes it away (None); ApiError: the
+        server lacks the granted room."""
         running = self.dispatcher.accounts.get(name)
         if limits is None:
             self._of_cluster.pop(name, None)
@@ -233,7 +234,8 @@ class JetStream:
             running.limit(limits)
 
     def _granted_with(self, name: str, limits: AccountLimits | None) -> tuple[int, int]:
-        """Bytes of memory and of files that all accounts are granted where this one has these."""
+        """Bytes in memory and in files that all accounts are granted, if this one gets these
+        limits."""
         memory, storage = self._granted
         before = self._grants.get(name, (0, 0))
         now = _grant_of(limits)
@@ -258,7 +260,7 @@ class JetStream:
         )
 
     def event(self, item: Item) -> None:
-        """What streams and consumers report."""
+        """Takes an event of a stream or consumer."""
         kind, _, (account_id, *numbers), texts = item
         stream, consumer, more = (t.decode("utf-8", "surrogateescape") for t in texts)
         account = self.accounts.name_of(account_id)
@@ -302,7 +304,7 @@ class JetStream:
             self.mender.disk_full(numbers[0])
 
     def connection_gone(self, cid: int) -> None:
-        """A connection has ended."""
+        """A connection was closed."""
         self.dispatcher.connection_gone(cid)
 
     def client_info(self, cid: int) -> ClientInfo | None:

@@ -1,5 +1,5 @@
-"""Requests of the system account's users: the pages of monitoring, of the server and of each
-account, and what they may have done to connections.
+"""Requests of the system account's users: monitoring pages of the server and of each account, and
+actions on connections.
 
 Loaded with the first such request.
 """
@@ -172,14 +172,14 @@ class Profile(ServerFilter):
 
 
 class ProfileOverWire(Wire):
-    """The answer to PROFILEZ, which is never a profile: those of Go's runtime are none here."""
+    """The answer to PROFILEZ: always an error, because there are no profiles of Go's runtime."""
 
     profile: str | None = always(None)
     error: str = always("")
 
 
 class OfConnection(msgspec.Struct):
-    """Which connection something is done to."""
+    """The connection that an action is for."""
 
     cid: Uint64 = 0
 
@@ -209,7 +209,7 @@ class HealthOverWire(Wire):
 
 
 class Refused(Exception):
-    """An answer that cannot be given, or a thing that cannot be done; the text says why."""
+    """A request that cannot be answered or carried out; the text says why."""
 
 
 def connections(server: Watched, asked: Connections) -> msgspec.Struct:
@@ -327,7 +327,7 @@ def _profile(server: Watched, asked: Profile) -> msgspec.Struct:
 
 
 def statistics(server: Watched, asked: Statistics, only: list[str]) -> msgspec.Struct | None:
-    """STATZ of some accounts, or with none named of all; None where there is nothing to tell."""
+    """STATZ of the named accounts, or of all; None: there is nothing to report."""
     page = accountz.accstatz(server, server.closed, asked.include_unused, time.time_ns())
     if only:
         page.account_statz = [row for row in page.account_statz if row.acc in only]
@@ -345,14 +345,14 @@ def _account_streams(server: Watched, asked: Streams) -> msgspec.Struct:
 
 
 class Operators:
-    """Answers one request at a time, in the thread of the system's answers."""
+    """Answers requests one at a time, in a thread of `System`."""
 
     def __init__(self, server: Watched) -> None:
         self._server = server
         self._usage = ProcessUsage()
 
     def answer(self, subject: str, payload: bytes) -> msgspec.Struct | None:
-        """What goes to the asker; None where the request is for others."""
+        """The answer to a request; None: it is for other servers."""
         if subject.startswith(OF_AN_ACCOUNT):
             account, _, page = subject[len(OF_AN_ACCOUNT) :].rpartition(".")
             return self._told(lambda: self._of_account(account, page, payload))
@@ -360,12 +360,12 @@ class Operators:
         return self._told(lambda: self._of_server(page, payload))
 
     def answer_within(self, account: str, subject: str, payload: bytes) -> msgspec.Struct | None:
-        """As answer(), of what every account is offered: it hears of itself alone."""
+        """As answer(), for an account's request about itself."""
         _, _, page = subject.rpartition(".")
         return self._told(lambda: self._of_account(account, page, payload))
 
     def _told(self, make: Callable[[], Made | None]) -> msgspec.Struct | None:
-        """The answer with what is made, or why it cannot be."""
+        """The answer with what `make` returns, or with the reason why it failed."""
         answer = Answer(server=self._server.identity.info())
         try:
             found = make()
@@ -386,7 +386,7 @@ class Operators:
         return answer
 
     def _asked(self, payload: bytes, kind: type[Asked]) -> Asked | None:
-        """The parameters, unless other servers are asked."""
+        """The parameters; None: the request is for other servers."""
         asked = parse(payload, kind, strict=False)
         return asked if self._server.identity.is_meant(asked) else None
 

@@ -1,8 +1,7 @@
-"""Requests to the system: who am I, what does my account do here, and all that the users of the
-system account may ask.
+"""Requests to `$SYS`: about the requester and its account, and those of the system account's users.
 
-nats-server's system account offers few services to every account; what these tell concerns the
-asker's account alone. The others are for its own users (`operators.py`).
+nats-server's system account offers a few services to every account; their answers concern only the
+requester's account. All others are for its own users (`operators.py`).
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ if TYPE_CHECKING:
     from jsserver.services.relay import Relay
 
 PENDING_MAX = 256
-"""Requests that wait for an answer; more are dropped, as by a server that is too busy. Those of the
-system account's users are counted by themselves."""
+"""The most requests that wait for an answer; further ones are dropped, as by an overloaded server.
+Those of the system account's users are counted separately."""
 
 
 class SubjectRules(Wire):
-    """What may be published or subscribed to."""
+    """Subjects that a user may publish or subscribe to."""
 
     allow: list[str] = msgspec.field(default_factory=list)
     deny: list[str] = msgspec.field(default_factory=list)
 
 
 class ResponseRules(Wire):
-    """Leave to answer: how often, and for how long in ns."""
+    """The permission to answer: how many times, and for how long in ns."""
 
     max: int = always(0)
     ttl: int = always(0)
@@ -69,7 +68,7 @@ class PermissionRules(Wire):
 
 
 class UserInfo(Wire):
-    """Who the asker is."""
+    """The requester."""
 
     user: str = always("")
     account: str = always("")
@@ -77,11 +76,11 @@ class UserInfo(Wire):
     user_name: str = ""
     permissions: PermissionRules | None = None
     expires: int = 0
-    """ns from now; 0: never."""
+    """ns from now until the login expires; 0: never."""
 
 
 class AskedSubscribers(msgspec.Struct):
-    """Which account's subscriptions are counted; the queue group is base64, as Go writes bytes."""
+    """The subscriptions to count; the queue group is in base64, as Go writes bytes."""
 
     acc: str = ""
     subject: str = ""
@@ -89,7 +88,7 @@ class AskedSubscribers(msgspec.Struct):
 
 
 class Queue:
-    """Requests that one thread answers, one after another."""
+    """Requests that a thread answers one after another."""
 
     def __init__(self, name: str) -> None:
         self.pool = ThreadPoolExecutor(1, name)
@@ -97,9 +96,9 @@ class Queue:
 
 
 class System:
-    """Answers in threads of its own, so that a page of many connections holds nothing up: one for
-    the system account's users, one for all others. A connection whose request is not answered yet
-    is not read for long."""
+    """Answers requests in two threads, so that a page of many connections delays nothing else: one
+    for the system account's users, one for all others. A connection with an unanswered request is
+    not read further for a while."""
 
     def __init__(
         self,
@@ -115,10 +114,10 @@ class System:
         pages: Callable[[], Operators],
         reload: Callable[[], Awaitable[str]],
     ) -> None:
-        """`admissions`: who is behind connections. `finished` hears of requests that were answered,
-        `relay` has the other servers of the cluster answer, too,
-        `events` gives what tells the system account, `pages` makes what answers its users, and
-        `reload` has the server follow its file: "" or why it does not."""
+        """`admissions`: who is behind each connection; `finished`: is called for answered requests;
+        `relay`: has the other servers of the cluster answer, too; `events`: returns the events,
+        None without; `pages`: makes the answers for the system account's users; `reload`: reloads
+        the configuration file, and returns why it failed, "" if it did not."""
         self._plane = plane
         self._accounts = accounts
         self._system_account = system_account
@@ -136,13 +135,13 @@ class System:
         self._closed = False
 
     def close(self) -> None:
-        """Answers nothing more."""
+        """Stops answering."""
         self._closed = True
         for queue in (self._everybody, self._operators):
             queue.pool.shutdown(wait=True, cancel_futures=True)
 
     def request(self, item: Item) -> None:
-        """One request, as it comes out of the inbox."""
+        """Takes a request from the inbox."""
         _, cid, (account_id, cost), (subject, reply, _, payload) = item
         account = self._accounts.name_of(account_id)
         asked = subject.decode("utf-8", "replace")
@@ -167,7 +166,7 @@ class System:
             work.add_done_callback(lambda done: self._done(queue, item, account, done))
 
     def _at_once(self, subject: str, reply: bytes, payload: bytes) -> bool:
-        """What is told by the events, if that is asked for."""
+        """Answers requests that the events answer; whether this was one."""
         events = self._events()
         if events is None:
             return False
@@ -183,7 +182,7 @@ class System:
         return True
 
     async def _reload(self, payload: bytes) -> tuple[bytes, bytes]:
-        """Has the server follow its configuration file; headers and payload of an answer."""
+        """Reloads the configuration file; headers and payload of the answer."""
         identity = self._identity
         answer = Answer(server=identity.info())
         try:
@@ -201,18 +200,18 @@ class System:
     ) -> None:
         queue.pending -= 1
         if self._closed:
-            return  # nor is there anybody to be told
+            return  # the requester is gone, too
         self._finished(item.cid, item.numbers[1])
         if not done.cancelled() and done.result()[1] and account in self._accounts:
             self._accounts[account].publish(item.texts[1], b"", *done.result())
 
     def waiting(self) -> dict[str, int]:
-        """Requests that wait, by what they are called."""
+        """How many requests wait, by queue."""
         queues = (("requests", self._everybody), ("system account requests", self._operators))
         return {name: queue.pending for name, queue in queues}
 
     def _answer(self, subject: str, account: str, item: Item) -> tuple[bytes, bytes]:
-        """Headers and payload of an answer; none where the request is for other servers."""
+        """Headers and payload of an answer; empty where the request is for other servers."""
         _, _, request, payload = item.texts
         if subject == USER_INFO:
             who = self._admissions.get(item.cid)
@@ -232,20 +231,20 @@ class System:
             return b"", b""
         page = BytesIO()
         page.writelines(pieces(answer))
-        made = page.getvalue()  # not copied once more
+        made = page.getvalue()  # avoids another copy
         is_page = isinstance(answer, Answer) and answer.error is msgspec.UNSET
         return encoded_for(request, made) if is_page else (b"", made)
 
     def _account_of(self, cid: int, otherwise: str) -> str:
-        """The account of a connection, which may ask through an import."""
+        """The account of a connection, whose request may come through an import."""
         item = self._plane.connection(cid)
         if item is None:
             return otherwise
         return self._accounts.name_of(ConnNumbers(*item.numbers).account)
 
     def _subscribers_of(self, payload: bytes) -> bytes:
-        """How many subscriptions to a subject an account has that has clients here; nothing where
-        it has none, or the request cannot be read."""
+        """The count of an account's subscriptions to a subject; b"" where the account has no
+        clients here, or the request is invalid."""
         try:
             asked = parse(payload, AskedSubscribers, strict=False)
             queue = base64.b64decode(asked.queue, validate=True)
@@ -257,8 +256,8 @@ class System:
         return b"%d" % self._subscribers(asked.acc, asked.subject.encode() + b" " + queue)
 
     def _subscribers(self, account: str, payload: bytes) -> int:
-        """How many subscriptions clients of the account have to a subject, or within a pattern; of
-        a queue group, if one is named."""
+        """How many subscriptions the account's clients have to a subject, or within a pattern; only
+        those of a queue group, if one is given."""
         subject, *queues = payload.strip(b" \t\r\n").split(b" ")
         if account not in self._accounts or not subject:
             return 0
