@@ -1,5 +1,5 @@
-"""What a cluster with servers of ours tells of its streams, consumers and leaders, beside what
-three nats-servers tell: the same events, once each."""
+"""Advisories about streams, consumers and leaders in a cluster with servers of ours: the same as of
+three nats-servers, each sent once."""
 
 import json
 import re
@@ -34,12 +34,12 @@ STEPS: list[tuple[str, object, int]] = [
     ("STREAM.DELETE.S", None, 2),
     ("STREAM.DELETE.T", None, 3),
 ]
-"""Requests, and how many events each leads to."""
+"""Requests, and how many advisories each causes."""
 VARIES = {"id", "timestamp", "server", "leader", "replicas", "response"}
 
 
 def shown(account: str, subject: str, body: bytes) -> str:
-    """What of an event is the same everywhere."""
+    """The parts of an advisory that are the same everywhere."""
     event: dict[str, Any] = json.loads(body)
     if "replicas" in event:
         event["members"] = sorted(one["name"] for one in event["replicas"])
@@ -52,7 +52,7 @@ def shown(account: str, subject: str, body: bytes) -> str:
 
 
 async def told(servers: Servers, kinds: str) -> list[list[str]]:
-    """The events of each step, in an order of their own."""
+    """The advisories of each step, sorted."""
     cluster = Cluster(servers)
     cluster.start_all(kinds)
     await cluster.whole()

@@ -1,4 +1,4 @@
-"""Pages of a member of a JetStream cluster beside those of the nats-servers that it is with."""
+"""Monitoring pages of a member of a JetStream cluster, beside those of the nats-servers in it."""
 
 import re
 from typing import Any
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 
 def meta(member: Server) -> dict[str, Any]:
-    """What it shows of the meta group."""
+    """The page's part about the meta group."""
     found: dict[str, Any] = page(member, "raftz")["SYS"]["_meta_"]
     return found
 
@@ -43,7 +43,7 @@ async def test_raftz_is_as_theirs(servers: Servers) -> None:
 
 
 def shape(value: Any, path: str = "") -> set[str]:
-    """The fields of a page; names of groups and ids of members are all one."""
+    """The keys of a page, with names of groups and ids of members made equal."""
     if isinstance(value, dict):
         found = set()
         for key, below in value.items():
@@ -56,7 +56,7 @@ def shape(value: Any, path: str = "") -> set[str]:
 
 
 PLAIN = ("accounts", "replicas", "messages", "max_msgs", "metadata", "subjects", "ack_wait")
-"""Fields that are as long as an id."""
+"""Keys whose values are as long as an id."""
 PAGES = ("raftz?acc=ONE", "jsz?consumers=1&config=1&raft=1", "jsz?acc=ONE&streams=1")
 OURS_ALONE = {"/config/sync_always", "/config/sync_interval"}
 
@@ -84,14 +84,14 @@ async def filled(servers: Servers, kinds: str) -> Cluster:
 
 
 def settled(cluster: Cluster) -> bool:
-    """Whether all members have heard what the account uses on the others: the same everywhere."""
+    """Whether all members know the account's usage on the others."""
     said = [page(one, "jsz?acc=ONE")["account_details"][0] for one in cluster.members]
     used = {(one["storage"], one["api"]["total"], one["api"]["errors"]) for one in said}
     return len(used) == 1 and said[0]["storage"] == 4 * 10 * USED
 
 
 USED = 131
-"""Bytes that a message of `filled` takes in a stream."""
+"""Bytes of a message of `filled` in a stream."""
 
 
 @asynchronous

@@ -1,5 +1,5 @@
-"""Limits of accounts, which count all replicas, and requests that another member lead: clients of a
-cluster of ours are answered as those of nats-servers are."""
+"""Limits of accounts, which count all replicas, and requests for another leader: a cluster of ours
+answers as one of nats-servers."""
 
 import asyncio
 from typing import Any
@@ -42,7 +42,7 @@ def stream(name: str, replicas: int, size: int = -1, **more: Any) -> dict[str, A
 
 
 def limits() -> Requests:
-    """By account, in this order."""
+    """Requests by account, in this order."""
     most = {"storage": "memory"}
     return [
         ("one", "STREAM.CREATE.A", stream("A", 3, 1000001)),
@@ -75,12 +75,12 @@ WISHES: list[Any] = [
     {"placement": {"cluster": "C", "tags": ["x"]}},
     {"unknown": 1},
 ]
-"""What no member can fulfil."""
+"""Wishes that no member can meet."""
 WISH = {"placement": {"cluster": "C", "tags": ["all"]}}
 
 
 async def stepdowns(client: Client, system: Client) -> list[Any]:
-    """Answers to requests that another member lead."""
+    """Answers to requests for another leader."""
     consumer = {"durable_name": "D", "ack_policy": "explicit"}
     for name, replicas in (("S", 3), ("R1", 1)):
         created = await asked(client, f"STREAM.CREATE.{name}", stream(name, replicas, 1000))
@@ -108,7 +108,7 @@ async def stepdowns(client: Client, system: Client) -> list[Any]:
 
 
 def bare(answer: Any) -> Any:
-    """What both clusters answer: who leads and holds an asset is chance."""
+    """An answer without leaders and members, which are chosen by chance."""
     if isinstance(answer, dict):
         unsteady = ("cluster", "api", "metadata")
         return {k: bare(v) for k, v in steady(answer).items() if k not in unsteady}

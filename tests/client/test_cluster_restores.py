@@ -1,5 +1,5 @@
-"""Backups and restores in a cluster, of ours alone and beside a nats-server: a restore that is
-broken off leaves nothing behind."""
+"""Backups and restores in a cluster of ours, and beside a nats-server: a restore that is broken off
+leaves nothing behind."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 CHUNK = 64 << 10
 COUNT = 60
 PROPER = ("description", "placement", "metadata")
-"""What may differ of a configuration that was restored elsewhere."""
+"""Keys of a configuration that may differ after a restore."""
 
 
 async def backup(client: Client, stream: str) -> tuple[dict[str, Any], bytes]:
@@ -45,7 +45,7 @@ async def backup(client: Client, stream: str) -> tuple[dict[str, Any], bytes]:
 async def restore(
     client: Client, config: dict[str, Any], archive: bytes, chunks: int = 0
 ) -> dict[str, Any]:
-    """The last answer. `chunks`: after so many nothing comes any more, 0: all come."""
+    """The last answer. `chunks`: how many are sent before the sender falls silent, 0: all."""
     answer = await asked(client, f"STREAM.RESTORE.{config['name']}", {"config": config})
     if "error" in answer:
         return answer
@@ -60,7 +60,7 @@ async def restore(
 
 
 async def fill(client: Client, config: dict[str, Any], size: int = 10) -> None:
-    """Messages, some of which are deleted, and consumers on their way."""
+    """Publishes messages, deletes some, and begins to read with consumers."""
     name = config["name"]
     assert "error" not in await asked(client, f"STREAM.CREATE.{name}", config)
     stream = client.jetstream(timeout=10)
@@ -86,10 +86,10 @@ async def fill(client: Client, config: dict[str, Any], size: int = 10) -> None:
 
 
 async def look(client: Client, name: str) -> dict[str, Any]:
-    """A stream and its consumers."""
+    """The state of a stream and its consumers."""
     info = await asked(client, f"STREAM.INFO.{name}", {"deleted_details": True})
     found: dict[str, Any] = {"state": info.get("state")}
-    (found["state"] or {}).pop("bytes", None)  # those in memory take less
+    (found["state"] or {}).pop("bytes", None)  # messages in memory take less
     found["config"] = {k: v for k, v in info.get("config", {}).items() if k not in PROPER}
     for consumer in ("D", "E"):
         answer = await asked(client, f"CONSUMER.INFO.{name}.{consumer}")
@@ -108,7 +108,7 @@ async def look(client: Client, name: str) -> dict[str, Any]:
 
 
 async def restored(client: Client, config: dict[str, Any], archive: bytes, had: Any) -> None:
-    """The stream is as it was, and goes on."""
+    """Checks that the stream has its former state, and works."""
     name = config["name"]
     answer = await restore(client, config, archive)
     assert "error" not in answer, answer
@@ -117,7 +117,7 @@ async def restored(client: Client, config: dict[str, Any], archive: bytes, had: 
     for _ in range(60):
         if (now := await look(client, name)) == had:
             break
-        await asyncio.sleep(0.2)  # until its consumers are assigned, and the group has agreed
+        await asyncio.sleep(0.2)  # until its consumers are assigned and the group has agreed
     assert now == had
     stream = client.jetstream(timeout=10)
     assert (await stream.publish(f"{name}.new", b"")).seq == COUNT + 1
@@ -157,7 +157,7 @@ def config_of(name: str, replicas: int, *tags: str, **more: Any) -> dict[str, An
 
 
 async def absent(client: Client, name: str) -> None:
-    """The name of a restore that failed is free again."""
+    """Checks that the name of a failed restore is free again."""
 
     async def gone() -> bool:
         names = (await asked(client, "STREAM.NAMES")).get("streams") or []
@@ -167,11 +167,11 @@ async def absent(client: Client, name: str) -> None:
 
 
 async def refusals(client: Client, config: dict[str, Any], archive: bytes) -> None:
-    """Restores that fail, of a stream that is not there."""
+    """Restores of a stream that does not exist, all of which fail."""
     answer = await restore(client, config, archive[:300] + bytes(99) + archive[400:])
     assert answer["error"]["err_code"] == 10062, answer
     await absent(client, config["name"])
-    assert await restore(client, config, archive, chunks=1) == {}  # and then nothing comes
+    assert await restore(client, config, archive, chunks=1) == {}  # then the sender falls silent
     answer = await restore(client, config, archive)
     assert answer["error"]["err_code"] == 10130, answer
     await absent(client, config["name"])
@@ -196,7 +196,7 @@ async def test_a_cluster_of_ours_restores_what_it_has_backed_up(servers: Servers
 
 
 async def led(client: Client, name: str) -> str:
-    """Who leads a stream whose other members have all of it."""
+    """The leader of a stream whose other members are all current."""
     found: list[str] = []
 
     async def whole() -> bool:
@@ -249,7 +249,7 @@ async def test_what_is_restored_to_three_outlives_each_of_them(
 
 @asynchronous
 async def test_a_server_that_is_killed_half_way_begins_anew(servers: Servers) -> None:
-    """Nobody leads with a part of what was to be restored."""
+    """No member leads with a part of the archive."""
     cluster = await clustered(servers, "ooo")
     async with clients_of(cluster.members) as clients:
         await fill(clients[0], config_of("S", 3), 20000)

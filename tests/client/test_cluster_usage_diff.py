@@ -1,4 +1,4 @@
-"""What an account uses on all members of a cluster counts against its limits, as with three
+"""An account's usage on all members of a cluster counts for its limits, as with three
 nats-servers."""
 
 import pytest
@@ -17,7 +17,7 @@ LIMITED = ACCOUNTS.replace("jetstream: enabled", f"jetstream: {{ max_file: {MOST
 
 async def taken(servers: Servers, kinds: str) -> tuple[int, int]:
     """How many messages of SIZE bytes a stream of three replicas takes before its account is full,
-    and the error of the next one."""
+    and the error of the next message."""
     cluster = Cluster(servers)
     cluster.start_all(kinds, [LIMITED] * len(kinds))
     async with connected(cluster.members[0]) as client:
@@ -31,7 +31,7 @@ async def taken(servers: Servers, kinds: str) -> tuple[int, int]:
         context, count = client.jetstream(timeout=10), 0
 
         def counted() -> bool:
-            """Whether each member knows what the others hold by now."""
+            """Whether each member knows the usage on the others."""
             used = [page(one, "jsz?acc=ONE")["account_details"][0] for one in cluster.members]
             return {one["storage"] for one in used} == {3 * count * (SIZE + 31)}
 
@@ -49,6 +49,6 @@ async def test_limits_are_the_whole_cluster_s(servers: Servers) -> None:
     theirs, why = await taken(servers, "ppp")
     for kinds in ("ooo", "oop"):
         ours, error = await taken(servers, kinds)
-        # Ours takes a message where one copy of it fits, theirs where all copies do.
+        # Ours takes a message if one copy fits, nats-server only if all copies do.
         assert theirs <= ours <= theirs + 1, kinds
         assert error == why, kinds

@@ -1,4 +1,4 @@
-"""What docs/clustering.md shows of a first cluster starts one, which keeps what it acked."""
+"""The commands of docs/clustering.md start a first cluster, which keeps what it acked."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ def block(heading: str, language: str) -> str:
 
 
 def free_ports() -> str:
-    """What three free ports begin with that end in 1, 2 and 3."""
+    """The first digits of three free ports that end in 1, 2 and 3."""
     while True:
         start = str(free_port() // 10)
         with contextlib.suppress(OSError), contextlib.ExitStack() as probes:
@@ -44,14 +44,14 @@ def free_ports() -> str:
 
 
 def killed(log: Path) -> None:
-    """Ends the server whose log it is, by the process id that each line begins with."""
+    """Kills the server of this log; its process id begins each line."""
     if log.exists() and (found := PID.search(log.read_text())):
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(found[1]), signal.SIGKILL)
 
 
 def test_the_three_that_one_tries(tmp_path: Path) -> None:
-    """On other ports; one of them is killed, and the others go on."""
+    """On other ports; one server is killed, and the others go on."""
     starts = {start: free_ports() for start in ("422", "622", "822")}
     script = re.sub("[468]22", lambda found: starts[found[0]], block("Try it", "sh"))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -74,7 +74,7 @@ def test_the_three_that_one_tries(tmp_path: Path) -> None:
             wait_until(lambda: says(app, *create, b'"did_create"'), "a stream")
             wait_until(lambda: says(app, "orders.new", b"one table", b'"seq"'), "an ack")
             killed(logs[1])
-            # Whoever leads now: the one that was killed may have led the stream.
+            # Another server may lead now: the killed one may have been the stream's leader.
             wait_until(lambda: says(app, "orders.new", b"two chairs", b'"seq"'), "another ack")
     finally:
         for log in logs:
@@ -86,7 +86,7 @@ def ready(log: Path) -> bool:
 
 
 def says(app: RawApp, subject: str, body: bytes, word: bytes) -> bool:
-    """Whether the answer has the word; while nobody leads there may be none."""
+    """Whether the answer has the word; without a leader there may be no answer."""
     with contextlib.suppress(TimedOut):
         return word in app.request(subject, body, timeout=2).payload
     return False
@@ -115,7 +115,7 @@ async def test_the_configuration_of_three_servers(servers: Servers) -> None:
             try:
                 await js.add_stream(name="S", subjects=["s"], num_replicas=3)
             except (ClientError, JetStreamError):
-                await asyncio.sleep(0.1)  # until all know each other
+                await asyncio.sleep(0.1)  # until all servers know each other
                 return False
             return True
 

@@ -1,5 +1,5 @@
-"""Who leads streams of three replicas when servers end and start: what a leader took before it
-ended is answered, and what is new, or starts again, needs one election."""
+"""Elections of streams of three replicas when servers stop and start: publishes that a leader took
+before it stopped are answered, and a new or restarted group needs only one election."""
 
 import asyncio
 import json
@@ -14,10 +14,10 @@ from tests.client.test_replicated import THREE, Three, led_by, published, surviv
 from tests.servers import Servers
 
 AT_ONCE = 500
-"""Messages that are published without a pause."""
+"""Messages to publish without a pause."""
 GROUPS = 12
 FEW = 4
-"""Elections that a busy machine may cost more than one a group."""
+"""Further elections that are allowed for, on a busy machine."""
 
 
 @asynchronous
@@ -66,7 +66,7 @@ async def test_groups_have_leaders_after_one_election(servers: Servers) -> None:
 
 
 def terms(members: Three) -> dict[str, int]:
-    """Of the groups of streams: the greatest one that a member has on disk."""
+    """The greatest term on a member's disk, by group of a stream."""
     found: dict[str, int] = {}
     for member in members.members:
         for file in Path(member.store, "jetstream", "SYS", "_js_").glob("S-*/tav.idx"):
@@ -76,5 +76,5 @@ def terms(members: Three) -> dict[str, int]:
 
 
 def elections(after: dict[str, int], before: dict[str, int]) -> int:
-    """How many there were."""
+    """How many elections there were."""
     return sum(term - before.get(group, 0) for group, term in after.items())

@@ -1,5 +1,5 @@
-"""Clusters with JetStream whose stores are encrypted: logs of Raft groups, too, and either server
-goes on where the other one ended."""
+"""Clusters with JetStream and encrypted stores: logs of Raft groups are encrypted, too, and ours
+and nats-server go on in each other's directories."""
 
 import asyncio
 from pathlib import Path
@@ -18,30 +18,30 @@ SECRET = b"secret-payload"
 
 
 def store(folder: Path, key: str = "one", cipher: str = "chacha", more: str = "") -> str:
-    """An account with JetStream, in an encrypted store."""
+    """An account with JetStream, and an encrypted store."""
     of_key = f'key: "{key}", cipher: {cipher}' if key else ""
     return f'{ACCOUNTS}\njetstream {{ store_dir: "{folder}", {of_key} {more} }}'
 
 
 def start_all(cluster: Cluster, kinds: str, rests: list[str]) -> None:
-    """Starts members that dial each other, each with a store of its own."""
+    """Starts members that dial each other, each with its own store."""
     ports = [free_port() for _ in kinds]
     for kind, rest, port in zip(kinds, rests, ports, strict=True):
         cluster.add(kind, rest=rest, routes=ports, port=port, monitor=True)
 
 
 def blocks_of(folder: Path) -> list[Path]:
-    """The blocks of all logs of groups in a store."""
+    """The blocks of all groups' logs in a store."""
     return sorted(folder.glob("jetstream/*/_js_/*/msgs/*.blk"))
 
 
 def in_clear(folder: Path) -> list[Path]:
-    """Files in which a message's text stands."""
+    """Files that contain a message's text."""
     return [path for path in folder.rglob("*") if path.is_file() and SECRET in path.read_bytes()]
 
 
 async def stored(member: Server) -> list[bytes]:
-    """All messages of the stream, as a client of this member gets them."""
+    """All messages of the stream, read through this member."""
     async with connected(member) as client:
         subscription = await client.jetstream().subscribe("S.>", ordered_consumer=True)
         found: list[Any] = [await subscription.next_msg(20)]
@@ -51,7 +51,7 @@ async def stored(member: Server) -> list[bytes]:
 
 
 def agree(members: list[Server]) -> bool:
-    """Whether all members hold as many messages of the stream, and know who leads it."""
+    """Whether all members hold so many messages of the stream, and know its leader."""
 
     def seen(member: Server) -> tuple[object, object]:
         details = page(member, "jsz?accounts=1&streams=1")["account_details"]

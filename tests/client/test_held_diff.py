@@ -1,5 +1,5 @@
-"""A server of ours that holds streams and consumers of one replica in a cluster of two real
-nats-servers: clients of all three see what they see of three nats-servers."""
+"""A server of ours holds streams and consumers of one replica in a cluster with two nats-servers:
+clients see the same as with three nats-servers."""
 
 import asyncio
 import json
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 TAG = "here"
 HERE = {"tags": [TAG]}
 CHANGING = ("created", "ts", "last_active", "first_ts", "last_ts", "time", "leader_since")
-"""What differs between two clusters by nature: times."""
+"""Keys that differ between any two clusters: times."""
 
 
 class Members(Cluster):
-    """Three servers of which the last one alone has the tag that streams are placed by."""
+    """Three servers. Streams are placed by a tag that only the last one, the holder, has."""
 
     def __init__(self, servers: Servers, kinds: str, **holder: Any) -> None:
-        """`holder`: options of the last one."""
+        """`holder`: options of the last server."""
         super().__init__(servers)
         self.ports = [free_port() for _ in range(3)]
         routes = list(self.ports)
@@ -45,11 +45,12 @@ class Members(Cluster):
         return len(leaders) == 1 and bool(leaders.pop())
 
     def leader_of(self, member: int) -> str:
-        """Who leads, as a member says."""
+        """The meta leader's name, as a member reports it."""
         return str(page(self.members[member], "jsz").get("meta_cluster", {}).get("leader"))
 
     async def ready(self) -> None:
-        """Once a leader knows enough of all to place streams on the holder."""
+        """Waits until the meta leader knows enough of all members to place streams on the
+        holder."""
         await until(self.is_led, 60)
         async with connected(self.members[0]) as client:
 
@@ -62,7 +63,7 @@ class Members(Cluster):
 
 
 async def ask(client: Client, subject: str, body: object = None) -> dict[str, Any]:
-    """The answer, as it is in any cluster."""
+    """An answer without what differs between clusters."""
     answer: dict[str, Any] = steady(await api(client, subject, body))
     return answer
 
@@ -80,7 +81,7 @@ def stream(name: str, **more: Any) -> dict[str, Any]:
 
 
 async def script(clients: list[Client]) -> list[Any]:
-    """Requests by clients of all members in turn, and what they are answered."""
+    """Sends requests by clients of all members in turn; the answers."""
     said: list[Any] = []
     turn = 0
 
@@ -142,8 +143,8 @@ async def test_answers_are_those_of_a_nats_server(servers: Servers) -> None:
 
 @asynchronous
 async def test_messages_are_delivered_at_every_server(servers: Servers) -> None:
-    """Pulled, pushed and got directly by clients of all three, acked, and acked again after a
-    restart of the holder, which keeps what it had."""
+    """Messages are pulled, pushed and got directly by clients of all members, acked, and acked
+    again after a restart of the holder, which keeps its state."""
     members = Members(servers, "ppo")
     await members.ready()
     async with clients_of(members.members) as clients:
@@ -199,8 +200,8 @@ async def done(client: Client, subject: str, body: object = None) -> dict[str, A
 
 @asynchronous
 async def test_what_is_removed_meanwhile_is_removed(servers: Servers) -> None:
-    """A stream and a consumer that are removed while the holder is away are gone when it is back;
-    what is made anew under the same name begins empty."""
+    """A stream and a consumer that are deleted while the holder is down are gone when it is back;
+    new ones of the same names begin empty."""
     members = Members(servers, "ppo")
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -213,7 +214,7 @@ async def test_what_is_removed_meanwhile_is_removed(servers: Servers) -> None:
         await asyncio.to_thread(members.holder.kill)
         await until(lambda: members.leader_of(0) in ("A", "B"), 60)
         for subject in ("STREAM.DELETE.GONE", "STREAM.DELETE.NEW", "CONSUMER.DELETE.KEPT.C"):
-            # Nobody is there to say that it is done.
+            # No member is up that could answer the request.
             await client.publish(f"$JS.API.{subject}", b"", reply=client.new_inbox())
         await until(lambda: gone(client, "STREAM.NAMES", "streams", ["KEPT"]))
         await asyncio.to_thread(members.holder.start)

@@ -1,5 +1,5 @@
-"""A server of ours that leads the meta group of two real nats-servers: what clients see is as where
-a nats-server leads, and each can take over from the other."""
+"""A server of ours leads the meta group of two nats-servers: clients see the same as under a
+nats-server, and each can take over from the other."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 OURS = "C"
 SHORTEST_ELECTION = 4.0
-"""Seconds after which a nats-server asks for votes at the earliest."""
+"""Seconds before a nats-server asks for votes, at the least."""
 TIMES = re.compile(r"20\d\d-\d\d-\d\dT[0-9:.]+Z")
 NAMES = re.compile(r'("(?:leader|name)":")(?:[ABC]|[0-9A-Za-z]{8})"')
 LEFT = re.compile(r'("pause_remaining":)\d+')
@@ -29,21 +29,21 @@ DURABLE = {"durable_name": "D", "ack_policy": "explicit"}
 
 
 def leads(members: Cluster) -> str:
-    """The name of the leader, where all that run agree; else ""."""
+    """The meta leader's name, if all running members agree; "" otherwise."""
     running = [one for one in members.members if one.running]
     said = {page(one, "jsz").get("meta_cluster", {}).get("leader") for one in running}
     return (said.pop() or "") if len(said) == 1 else ""
 
 
 async def led_by(members: Members, name: str) -> None:
-    """Until this one leads: the leader is asked to hand over to it."""
+    """Makes this member the meta leader, by asking the present one to hand over."""
     async with connected(members.running()[0], user="sys", password="sys") as system:
 
         async def led() -> bool:
             leader = leads(members)
             if leader and leader != name:
                 wanted = {"placement": {"preferred": name}}
-                with contextlib.suppress(NoAnswer):  # of one that leads no more
+                with contextlib.suppress(NoAnswer):  # from a former leader
                     await api(system, "META.LEADER.STEPDOWN", wanted)
             return leader == name
 
@@ -51,7 +51,7 @@ async def led_by(members: Members, name: str) -> None:
 
 
 def requests() -> list[tuple[str, Any]]:
-    """What is asked of both clusters, in this order."""
+    """Requests for both clusters, in order."""
     stream = {"name": "S", "subjects": ["s.>"]}
     consumer = {"stream_name": "S", "config": DURABLE}
     return [
@@ -120,7 +120,7 @@ def requests() -> list[tuple[str, Any]]:
 
 
 async def answers(client: Client) -> list[tuple[str, str]]:
-    """What clients are answered, but for times and names that are chosen."""
+    """Answers to clients, without times and chosen names."""
     found = []
     for subject, body in requests():
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body)
@@ -155,7 +155,7 @@ async def test_clients_are_answered_as_where_a_nats_server_leads(servers: Server
 
 
 async def works(server: Server, name: str) -> None:
-    """A stream and a consumer are made, used and removed."""
+    """Creates, uses and deletes a stream and a consumer."""
     async with connected(server) as client:
         config = {"name": name, "subjects": [f"{name}.>"]}
 
@@ -186,7 +186,7 @@ async def test_each_takes_over_from_the_other(servers: Servers) -> None:
     (other,) = (one for one in members.real if one is not leader)
     await until(lambda: members.current(), 60)
     await asyncio.to_thread(other.stop)
-    await asyncio.to_thread(leader.kill)  # whatever it agreed on last, ours has
+    await asyncio.to_thread(leader.kill)  # ours has all that it agreed on
     await asyncio.to_thread(other.start)
     await until(lambda: bool(leads(members)), 60)
     await works(members.ours, "W3")
@@ -211,13 +211,13 @@ async def test_a_stream_whose_servers_are_gone_is_offline_and_can_be_deleted(
 
 
 def sizes(cluster: Cluster) -> set[int]:
-    """How many members the meta group has, as each of them says."""
+    """The size of the meta group, as each member reports it."""
     return {page(one, "jsz")["meta_cluster"]["cluster_size"] for one in cluster.members}
 
 
 @asynchronous
 async def test_a_cluster_of_ours_alone_begins_and_goes_on(servers: Servers) -> None:
-    """Each is started with no directory; the lead is taken over long before an election's time."""
+    """Each server starts on an empty directory; the lead moves long before an election timeout."""
     ours = Cluster(servers)
     ours.start_all("ooo", [ACCOUNTS + NO_STREAMS] * 3)
     for kill in (False, True):

@@ -1,5 +1,5 @@
-"""A server of ours that votes in the meta group of two real nats-servers: it follows their log to
-the byte, its vote elects a leader, and it knows the same assignments after every kind of start."""
+"""A server of ours votes in the meta group of two nats-servers: its log has the same bytes, its
+vote elects a leader, and it knows the same assignments after every kind of start."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ META = b"_meta_"
 
 
 class Members(Cluster):
-    """Two nats-servers, A and B, and ours, C, with JetStream; each dials all."""
+    """Two nats-servers, A and B, and ours, C, with JetStream; each dials all others."""
 
     def __init__(self, servers: Servers) -> None:
         super().__init__(servers)
@@ -57,7 +57,7 @@ class Members(Cluster):
         return self.members[:2]
 
     def leader(self) -> Server | None:
-        """The real one that leads, where all that run agree."""
+        """The leading nats-server, if all running members agree."""
         said = {page(one, "jsz").get("meta_cluster", {}).get("leader") for one in self.running()}
         name = said.pop()
         found = "AB".find(name or "-")
@@ -67,12 +67,12 @@ class Members(Cluster):
         return [one for one in self.members if one.running]
 
     async def led(self) -> Server:
-        """The leader, once all agree and have applied what it has; ours hands over."""
+        """The leader, once all agree and have applied its log; ours hands over."""
 
         async def led() -> bool:
             if page(self.ours, "jsz").get("meta_cluster", {}).get("leader") == "C":
                 async with connected(self.ours, user="sys", password="sys") as system:
-                    with contextlib.suppress(NoAnswer):  # of one that leads no more
+                    with contextlib.suppress(NoAnswer):  # from a former leader
                         await api(system, "META.LEADER.STEPDOWN")
             return self.leader() is not None and self.current()
 
@@ -82,7 +82,7 @@ class Members(Cluster):
         return found
 
     def current(self) -> bool:
-        """Whether the leader counts ours as current, and without lag."""
+        """Whether the leader reports ours as current and without lag."""
         leader = self.leader()
         if leader is None:
             return False
@@ -99,7 +99,7 @@ class Members(Cluster):
 
 
 def records(folder: Path) -> dict[int, bytes]:
-    """The log of a server that is not running, by index."""
+    """The log's records of a stopped server, by index."""
     copy = folder.with_name("copy")
     shutil.rmtree(copy, ignore_errors=True)
     found = log_of(folder, copy)
@@ -107,7 +107,7 @@ def records(folder: Path) -> dict[int, bytes]:
 
 
 def snapshot(folder: Path) -> bytes:
-    """The state of the newest one."""
+    """The state in the newest snapshot."""
     files = list((folder / "snapshots").iterdir())
     read = [read_snapshot(META, file.read_bytes()) for file in files]
     found = [one for one in read if one is not None]
@@ -117,8 +117,8 @@ def snapshot(folder: Path) -> bytes:
 
 
 def assignments(members: Members, member: Server) -> list[Any]:
-    """What the newest snapshot of a member says, in an order of its own: a map has none. Without
-    who was to lead first, which members forget when that is done."""
+    """The assignments in a member's newest snapshot, sorted, because nats-server's maps have no
+    order; without the preferred leader, which members forget once it has led."""
     state = snapshot(members.folder(member))
     if not state:
         return []
@@ -131,7 +131,7 @@ def assignments(members: Members, member: Server) -> list[Any]:
 
 
 def same_log(members: Members) -> int:
-    """Asserts that all logs are the same where they overlap; how many records were compared."""
+    """Asserts that all logs are equal where they overlap; how many records were compared."""
     ours = records(members.folder(members.ours))
     compared = 0
     for real in members.real:
@@ -143,7 +143,7 @@ def same_log(members: Members) -> int:
 
 
 def body(record: bytes) -> bytes:
-    """Without the term of catching up behind the entries, which a leader adds."""
+    """A record without the leader's term behind its entries, which only catching up adds."""
     at = 42
     for _ in range(int.from_bytes(record[40:42], "little")):
         at += 4 + int.from_bytes(record[at : at + 4], "little")
@@ -151,7 +151,7 @@ def body(record: bytes) -> bytes:
 
 
 async def ask(client: Client, subject: str, body: object = None) -> None:
-    """Until it is done: what leads may not have applied what was asked for before."""
+    """Repeats a request until it succeeds: a new leader may not have applied earlier ones yet."""
 
     async def done() -> bool:
         return "error" not in await api(client, subject, body)
@@ -160,7 +160,7 @@ async def ask(client: Client, subject: str, body: object = None) -> None:
 
 
 async def fill(client: Client, start: int, count: int = 8) -> None:
-    """Streams, consumers, updates and removals."""
+    """Creates, updates and deletes streams and consumers."""
     for number in range(start, start + count):
         name = f"S{number}"
         config = {"name": name, "subjects": [f"{name}.>"], "num_replicas": 1 + number % 2}
@@ -227,7 +227,7 @@ async def test_an_empty_directory_is_filled_from_the_leaders_snapshot(members: M
         await fill(client, 0)
     await members.led()
     await asyncio.to_thread(members.ours.stop)
-    for real in members.real:  # whose stop makes a snapshot, behind which their log begins
+    for real in members.real:  # a stop makes a snapshot, and the log then begins behind it
         await asyncio.to_thread(real.restart)
     shutil.rmtree(members.folder(members.ours))
     await asyncio.to_thread(members.ours.start)
@@ -240,8 +240,8 @@ async def test_an_empty_directory_is_filled_from_the_leaders_snapshot(members: M
 
 @asynchronous
 async def test_it_leads_where_it_alone_has_all(members: Members) -> None:
-    """B was away when A and ours agreed on something, and A is gone when B comes back, which cannot
-    be elected without it."""
+    """A and ours agree on entries while B is down. Then A is killed: B cannot be elected without
+    them."""
     leader = await members.led()
     (other,) = (one for one in members.real if one is not leader)
     await asyncio.to_thread(other.stop)
@@ -252,7 +252,7 @@ async def test_it_leads_where_it_alone_has_all(members: Members) -> None:
     await asyncio.to_thread(other.start)
     await until(lambda: page(other, "jsz").get("meta_cluster", {}).get("leader") == "C", 60)
     async with connected(other) as client:
-        await ask(client, "STREAM.NAMES")  # once B has caught up, so that both agree on who leads
+        await ask(client, "STREAM.NAMES")  # once B has caught up, both agree on the leader
         assert (await api(client, "STREAM.NAMES"))["streams"] == ["S"]
 
 
@@ -305,7 +305,7 @@ def _names(info: dict[str, Any]) -> list[str]:
 
 @asynchronous
 async def test_streams_of_a_server_alone_stay_where_they_are(servers: Servers) -> None:
-    """Nothing is deleted because no assignment names it."""
+    """A stream is not deleted for lack of an assignment."""
     alone = servers.under_test(config=ACCOUNTS + "server_name: C", jetstream=True)
     async with connected(alone) as client:
         await api(client, "STREAM.CREATE.OLD", {"name": "OLD", "subjects": ["old"]})
@@ -342,7 +342,7 @@ def test_what_no_member_can_have_is_refused(servers: Servers) -> None:
 
 
 def test_a_snapshot_is_what_it_was_read_from() -> None:
-    """Keys that nobody knows stay; what only a proposal needs goes."""
+    """Unknown keys stay in an assignment; keys that only its proposal needs go."""
     said = [
         {
             "client": {"acc": "A", "svc": "B", "cluster": "C", "host": "h"},
@@ -370,7 +370,7 @@ def test_a_snapshot_is_what_it_was_read_from() -> None:
 
 @asynchronous
 async def test_a_group_whose_disk_refused_takes_part_again(servers: Servers) -> None:
-    """A directory stands where the file of votes is written: the next vote cannot be kept."""
+    """A directory in the place of the vote's file makes the next vote fail."""
     members = Members(servers)
     leader = await members.led()
     folder = members.folder(members.ours)
@@ -388,7 +388,7 @@ async def test_a_group_whose_disk_refused_takes_part_again(servers: Servers) -> 
 
 @asynchronous
 async def test_a_damaged_directory_is_put_aside(servers: Servers) -> None:
-    """It begins again as a member that lost what it had, with its vote, and catches up."""
+    """A member whose log was lost keeps its vote, and catches up."""
     members = Members(servers)
     leader = await members.led()
     async with connected(leader) as client:
@@ -399,7 +399,7 @@ async def test_a_damaged_directory_is_put_aside(servers: Servers) -> None:
     aside = Path(put_aside(str(folder)))
     assert (aside / "tav.idx").read_bytes() == (folder / "tav.idx").read_bytes()
     assert sorted(one.name for one in folder.iterdir()) == ["lost", "peers.idx", "tav.idx"]
-    # As a kill in the middle leaves it.
+    # The state after a kill in the middle.
     folder.rename(folder.with_name(folder.name + ".next"))
     await asyncio.to_thread(members.ours.start)
     members.ours.wait_log("is lost: this server catches up before its vote counts")

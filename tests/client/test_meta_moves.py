@@ -1,5 +1,5 @@
-"""A server of ours that leads the meta group has nats-servers scale, move and replace what they
-hold, as a nats-server that leads would."""
+"""A server of ours as meta leader scales, moves and replaces assets on nats-servers, as a
+nats-server would."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ DURABLE = {"stream_name": "S", "config": {"durable_name": "D", "ack_policy": "ex
 
 
 async def led_by_ours(servers: Servers, tags: tuple[str, ...]) -> Cluster:
-    """nats-servers with these tags, and one of ours behind them, which leads and holds nothing."""
+    """nats-servers with these tags, and one of ours that leads and holds nothing."""
     cluster = Cluster(servers)
     rests = [f'{ACCOUNTS}\nserver_tags: ["{tag}"]\n' for tag in (*tags, "!jetstream")]
     cluster.start_all("p" * len(tags) + "o", rests)
@@ -39,10 +39,10 @@ async def led_by_ours(servers: Servers, tags: tuple[str, ...]) -> Cluster:
 
 
 async def holders(client: Client, request: str) -> set[str]:
-    """Names of those that hold an asset, where all are current and one leads; else none."""
+    """Names of an asset's members, once all are current and one leads; otherwise none."""
     try:
         answer = await client.request(f"$JS.API.{request}", b"", timeout=2)
-    except NoAnswer:  # nobody leads just now
+    except NoAnswer:  # no leader at the moment
         return set()
     of = json.loads(answer.data).get("cluster", {})
     others = of.get("replicas", [])
@@ -52,7 +52,7 @@ async def holders(client: Client, request: str) -> set[str]:
 
 
 async def held_by(client: Client, request: str, count: int) -> set[str]:
-    """Those that hold an asset, once they are so many."""
+    """An asset's members, once there are so many."""
     found: set[str] = set()
 
     async def so_many() -> bool:

@@ -1,5 +1,5 @@
-"""What the meta group assigns to a server of ours that holds no streams: it says of that what a
-nats-server says of what it does not support."""
+"""A server of ours that holds no streams, and assignments to it: it answers as a nats-server does
+for unsupported assets."""
 
 import json
 from typing import Any
@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 ASSIGN_STREAM, ASSIGN_CONSUMER = 0, 1
 UNKNOWN = {"x_unknown": 1}
-"""What no version knows of a configuration: a nats-server does not support the stream."""
+"""A configuration that no version supports: a nats-server cannot run the stream."""
 
 
 def assignment(kind: str, name: str, peer: str, config: dict[str, Any]) -> dict[str, Any]:
-    """A stream, or the consumer `D` of it, on one server."""
+    """A stream, or its consumer `D`, assigned to one server."""
     group = {"name": f"{kind[0].upper()}-R1F-{name.ljust(8, 'x')}", "peers": [peer]}
     said: dict[str, Any] = {
         "client": {"acc": "ONE", "server": "A", "cluster": "C"},
@@ -36,13 +36,13 @@ def assignment(kind: str, name: str, peer: str, config: dict[str, Any]) -> dict[
 
 
 async def propose(system: Client, op: int, said: dict[str, Any]) -> None:
-    """As a member of the meta group does that does not lead."""
+    """Proposes an entry as a member does that does not lead."""
     await system.publish("$NRG.P._meta_", bytes([op]) + json.dumps(said).encode())
     await system.flush()
 
 
 async def asked(client: Client, subject: str) -> dict[str, Any]:
-    """The first answer, without what differs by time and reason."""
+    """The first answer, without times and reasons."""
     answer: dict[str, Any] = json.loads((await client.request(subject, b"", timeout=10)).data)
     answer.pop("ts", None)
     assert answer.pop("offline_reason", "unsupported - ").startswith("unsupported - ")
@@ -54,7 +54,7 @@ async def asked(client: Client, subject: str) -> dict[str, Any]:
 
 
 def named(answer: dict[str, Any], name: str) -> dict[str, Any]:
-    """As said of a stream of another name."""
+    """An answer with another stream's name in it."""
     text = json.dumps(answer).replace(name, "NAME").replace(name.lower(), "name")
     renamed: dict[str, Any] = json.loads(text)
     return renamed
@@ -95,7 +95,7 @@ async def test_it_is_offline_as_on_a_nats_server_that_does_not_support_it(server
         assert [one["config"]["name"] for one in listed["streams"]] == ["REAL"]
         assert log().count("Detected unsupported stream 'ONE > OURS'") == 1
 
-        # Removals are answered by the members, of which ours is the only one.
+        # Only members answer deletions, and ours is the only one.
         for request in ("CONSUMER.DELETE.OURS.D", "STREAM.DELETE.OURS"):
             assert (await api(client, request))["success"] is True
         gone = await api(client, "STREAM.INFO.OURS")
@@ -135,7 +135,7 @@ async def test_who_holds_it_answers_where_there_is_another(servers: Servers) -> 
         answers = await system.subscribe(inbox)
         for name in ("THREE", "OURS"):
             await system.publish(f"$JSC.SI.ONE.{name}", b"", reply=inbox)
-        # Ours answers one request after the other.
+        # Ours answers requests one after another.
         found = [json.loads((await answers.next_msg(timeout=10)).data) for _ in range(2)]
         assert [one["config"]["name"] for one in found] == ["THREE", "OURS"]
         assert ["offline_reason" in one for one in found] == [False, True]

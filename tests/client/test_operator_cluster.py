@@ -1,5 +1,5 @@
-"""Clusters with JetStream in operator mode: accounts by tokens hold streams and consumers on all
-members, whichever member has heard of the account first."""
+"""Clusters with JetStream in operator mode: accounts of tokens have streams and consumers on all
+members, whichever member sees the account first."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ SYSTEM = User(OPERATOR.sys)
 
 
 def login(user: User) -> dict[str, Any]:
-    """How a client of nats-py logs in as the user."""
+    """The options with which a nats-py client logs in as the user."""
     return {
         "user_jwt_cb": lambda: user.token.encode(),
         "signature_cb": lambda nonce: user.signature(nonce).encode(),
@@ -35,13 +35,13 @@ def login(user: User) -> dict[str, Any]:
 
 
 def block(*accounts: Account, resolver: str = "MEMORY") -> str:
-    """Operator mode, with these accounts preloaded."""
+    """The configuration of operator mode with these accounts preloaded."""
     preload = "\n".join(f"{a.public}: {a.token}" for a in [OPERATOR.sys, *accounts])
     return f"operator: {OPERATOR.token}\nresolver: {resolver}\nresolver_preload {{\n{preload}\n}}"
 
 
 async def three(client: Client, name: str, **more: Any) -> dict[str, Any]:
-    """Makes a stream of three replicas, as soon as there are three members to hold it."""
+    """Creates a stream of three replicas, once there are three members for it."""
     body = {"name": name, "subjects": [f"{name}.>"], "num_replicas": 3, **more}
     data = json.dumps(body).encode()
     made: dict[str, Any] = {}
@@ -51,7 +51,7 @@ async def three(client: Client, name: str, **more: Any) -> dict[str, Any]:
         try:
             answer = await client.request(f"$JS.API.STREAM.CREATE.{name}", data, timeout=5)
         except NoAnswer:
-            return False  # it was asked while another member began to lead
+            return False  # the meta leader has changed meanwhile
         made = json.loads(answer.data)
         return "error" not in made
 
@@ -84,7 +84,7 @@ async def test_accounts_of_tokens_have_streams(servers: Servers, kinds: str) -> 
 
 
 async def meet_stream(client: Client, subject: str) -> None:
-    """Publishes to a stream as soon as the client's server knows who listens."""
+    """Publishes to a stream once the client's server knows of a subscriber."""
 
     async def published() -> bool:
         try:
@@ -96,12 +96,13 @@ async def meet_stream(client: Client, subject: str) -> None:
 
 
 def full(folder: Any, *accounts: Account, more: str = "") -> str:
-    """Operator mode with a directory of tokens, in which these are at the start."""
+    """The configuration of operator mode with a directory of tokens, which has these at the
+    start."""
     return block(*accounts, resolver=f"{{ type: full, dir: '{folder}', {more} }}")
 
 
 async def push(client: Client, account: Account, token: str = "", count: int = 3) -> None:
-    """Brings an account's token to as many servers."""
+    """Publishes an account's token, and waits until so many servers have stored it."""
     inbox = client.new_inbox()
     answers = await client.subscribe(inbox)
     await client.publish("$SYS.REQ.CLAIMS.UPDATE", (token or account.token).encode(), reply=inbox)
@@ -131,7 +132,7 @@ async def test_accounts_come_later(servers: Servers, tmp_path: Path, kinds: str)
         await push(system, late, smaller, count=2)
     async with connected(first, **login(User(late))) as client:
         refused = await api(client, "STREAM.CREATE.T", {"name": "T"})
-        assert refused["error"]["err_code"] == 10027  # as many streams as there may be
+        assert refused["error"]["err_code"] == 10027  # the account's limit on streams
     await asyncio.to_thread(last.start)
     async with connected(last, **login(User(other))) as client:
         await three(client, "O")

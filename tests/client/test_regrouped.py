@@ -1,5 +1,5 @@
-"""Streams and consumers get more holders, fewer and others, ours among them, while clients publish
-and read and members are killed: what was acked is there, on all of them alike."""
+"""Streams and consumers get more members, fewer, or other ones while clients publish and read and
+members are killed: every acked message is on all members."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ def stream(replicas: int, **more: Any) -> dict[str, Any]:
 
 
 async def started(servers: Servers, kinds: str, tags: tuple[str, ...] = ()) -> Cluster:
-    """A cluster whose leader of the meta group knows enough of all to place on them."""
+    """A cluster whose meta leader knows enough of all members to place streams on them."""
     cluster = Cluster(servers)
     rests = [f"{ACCOUNTS}\nserver_tags: [{tags[n] if tags else 'all'}]" for n in range(len(kinds))]
     cluster.start_all(kinds, rests)
@@ -50,14 +50,14 @@ async def started(servers: Servers, kinds: str, tags: tuple[str, ...] = ()) -> C
 
 
 class Load:
-    """What was acked to a client that publishes and reads."""
+    """A client that publishes and reads, and what was acked to it."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.acked: dict[int, bytes] = {}
-        """By sequence."""
+        """Acked messages by sequence."""
         self.read: set[int] = set()
-        """Sequences of what was delivered."""
+        """Sequences of delivered messages."""
         self.floors: list[int] = []
         self.ends = False
 
@@ -71,9 +71,9 @@ class Load:
                 with contextlib.suppress(NatsError, APIError, TimeoutError):
                     ack = await context.publish("s", body, headers={"Nats-Msg-Id": str(number)})
                 if ack is None:
-                    await asyncio.sleep(0.05)  # nobody leads it just now
+                    await asyncio.sleep(0.05)  # no leader at the moment
             self.acked[ack.seq] = body
-            await asyncio.sleep(0.002)  # leaves the processors to the servers
+            await asyncio.sleep(0.002)  # leaves processor time to the servers
 
     async def fetch(self) -> None:
         done = False
@@ -93,7 +93,7 @@ class Load:
 
 @contextlib.asynccontextmanager
 async def loaded(client: Client) -> AsyncIterator[Load]:
-    """Clients publish and read for as long as the block lasts, and read the rest then."""
+    """Publishes and reads while the block runs, and reads the rest at its end."""
     load = Load(client)
     tasks = [asyncio.create_task(load.publish()), asyncio.create_task(load.fetch())]
     try:
@@ -108,7 +108,7 @@ async def loaded(client: Client) -> AsyncIterator[Load]:
 
 
 async def held(client: Client, count: int, within: set[str] | None = None) -> set[str]:
-    """Who holds the stream and its consumer, once they are so many."""
+    """The members of the stream and its consumer, once there are so many."""
     found: set[str] = set()
 
     async def so_many() -> bool:
@@ -126,7 +126,7 @@ def folder(server: Server) -> Any:
 
 
 async def alike(cluster: Cluster, load: Load, members: set[str]) -> None:
-    """All members have the same, which is all that was acked, and nothing is on other servers."""
+    """Waits until all members have exactly the acked messages, and other servers have nothing."""
     client = load.client
 
     async def has_all() -> bool:
@@ -140,7 +140,7 @@ async def alike(cluster: Cluster, load: Load, members: set[str]) -> None:
     last = max(load.acked)
     assert info["ack_floor"]["stream_seq"] >= last
     if all("jsserver" in "".join(one.command) for one in cluster.members):
-        # A nats-server that has just taken the lead says for a moment that the floor is 0.
+        # A nats-server that has just become leader reports a floor of 0 for a moment.
         assert load.floors == sorted(load.floors)
     others = [one for n, one in enumerate(cluster.members) if NAMES[n] not in members]
     await until(lambda: not [one for one in others if folder(one).exists()], 60)
@@ -158,8 +158,8 @@ async def alike(cluster: Cluster, load: Load, members: set[str]) -> None:
 
 
 async def done(client: Client, subject: str, body: object = None) -> dict[str, Any]:
-    """A change that succeeds. While another member begins to lead a request may get no answer;
-    then the change is asked for again, and the error that it is done already is none."""
+    """Makes a change. If a change of leaders costs the answer, the request is repeated, and an
+    error that the change is done already is ignored."""
     data = b"" if body is None else json.dumps(body).encode()
     lost = 0
     while True:
@@ -186,7 +186,7 @@ async def made(client: Client, body: dict[str, Any]) -> None:
 
 
 async def take(load: Load, more: int = 30) -> None:
-    """So many messages more are acked."""
+    """Waits until so many more messages are acked."""
     wanted = len(load.acked) + more
     await until(lambda: len(load.acked) >= wanted, 60)
 
@@ -263,7 +263,8 @@ async def test_three_become_five_and_members_are_replaced(servers: Servers, kind
 @pytest.mark.parametrize("kinds", ["oooo", "opop", "popo"])
 @asynchronous
 async def test_a_stream_moves_to_other_tags(servers: Servers, kinds: str) -> None:
-    """Members A, B and C have the tag a, B, C and D the tag b; then it goes to D alone and to A."""
+    """Members A, B and C have the tag a, members B, C and D the tag b; then the stream moves to D
+    alone, and to A."""
     tags = ('"a", "one"', '"a", "b"', '"a", "b"', '"b", "other"')
     cluster = await started(servers, kinds, tags)
     async with connected(cluster.members[1]) as client:
@@ -293,7 +294,7 @@ async def test_a_single_replica_moves(servers: Servers, kinds: str) -> None:
 
 
 async def not_led_by(cluster: Cluster, system: Client, name: str) -> bool:
-    """The meta group; who leads it steps down."""
+    """The meta leader steps down."""
     if leads(cluster) == name:
         await asked(system, "META.LEADER.STEPDOWN")
     return leads(cluster) not in ("", name)
@@ -319,7 +320,7 @@ async def test_a_move_is_cancelled(servers: Servers, kinds: str) -> None:
                 await done(system, "ACCOUNT.STREAM.CANCEL_MOVE.ONE.S")
             finally:
                 os.kill(cluster.members[3].pid, signal.SIGCONT)
-            # The first three of the assignment stay, which may name D before B or C.
+            # The first three members of the assignment stay; D may stand before B or C.
             members = await held(client, 3)
             await take(load)
         assert "A" in members

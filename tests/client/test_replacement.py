@@ -21,22 +21,22 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 ROUNDS = int(os.environ.get("REPLACEMENT_ROUNDS", "1"))
 GAP_SECONDS = 15.0
-"""How long publishers may hear nothing; elections of nats-server take 4 to 9 seconds."""
+"""Seconds for which publishers may get no ack: nats-server's elections take 4 to 9 seconds."""
 
 
 def healthy(member: Server) -> bool:
-    """What an operator's script waits for: the status of the page."""
+    """Waits for the page's status, as an operator's script does."""
     try:
         with urllib.request.urlopen(f"{member.monitor_url}/healthz", timeout=10) as answer:
             return bool(answer.status == 200)
     except urllib.error.HTTPError as error:
         error.close()
-        time.sleep(0.2)  # between two looks
+        time.sleep(0.2)  # between two checks
         return False
 
 
 def replace(member: Server, command: list[str], *, kill: bool) -> None:
-    """As an operator does it: stop, start the other program, wait for its health."""
+    """Stops a server, starts the other program, and waits for its health, as an operator does."""
     if kill:
         member.kill()
     else:
@@ -49,8 +49,8 @@ def replace(member: Server, command: list[str], *, kill: bool) -> None:
 @pytest.mark.timeout(60 + 120 * ROUNDS)
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 def test_there_and_back(servers: Servers, kill: bool) -> None:
-    """By SIGTERM and by SIGKILL; the latter may cost consumers of nats-server acks that are kept in
-    its memory alone."""
+    """By SIGTERM and by SIGKILL. SIGKILL may cost consumers of nats-server acks that are only in
+    its memory."""
     peer = command_of_peer()
     assert peer is not None
     cluster = Cluster(servers)

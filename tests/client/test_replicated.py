@@ -1,5 +1,5 @@
-"""Streams and consumers of three replicas with servers of ours among the members: each leads and
-follows, one is killed and another goes on, and what was acked is there after a restart."""
+"""Streams and consumers of three replicas, with servers of ours among the members: each leads and
+follows, one is killed and another goes on, and acked messages are there after a restart."""
 
 import asyncio
 import shutil
@@ -23,7 +23,7 @@ THREE = {"num_replicas": 3, "placement": {}}
 
 
 class Three(Members):
-    """Where streams may be placed on all of them."""
+    """Waits until streams can be placed on all members."""
 
     async def ready(self) -> None:
         await until(self.is_led, 60)
@@ -46,13 +46,13 @@ async def asked(client: Client, subject: str, body: object = None) -> dict[str, 
 
 
 async def leader(client: Client, subject: str) -> str:
-    """Who leads, "" as long as nobody says so."""
+    """The leader's name, "" while unknown."""
     answer = await asked(client, subject)
     return str((answer.get("cluster") or {}).get("leader", ""))
 
 
 async def led_by(client: Client, kind: str, asset: str, name: str) -> None:
-    """The server of this name leads the asset: whoever leads it before steps down."""
+    """Makes this server the asset's leader: others step down until it is."""
 
     async def moved() -> bool:
         if await leader(client, f"{kind}.INFO.{asset}") == name:
@@ -66,7 +66,7 @@ async def led_by(client: Client, kind: str, asset: str, name: str) -> None:
 
 
 async def published(client: Client, subject: str, number: int) -> int:
-    """The sequence, once somebody takes it; as a client does, with an id."""
+    """Publishes until the message is acked, with an id, as a client does; its sequence."""
     seqs: list[int] = []
 
     async def taken() -> bool:
@@ -75,7 +75,7 @@ async def published(client: Client, subject: str, number: int) -> int:
             context = client.jetstream(timeout=2)
             seqs.append((await context.publish(subject, b"%d" % number, headers=headers)).seq)
         except (NoAnswer, NoStreamResponseError, NoRespondersError, APIError):
-            await asyncio.sleep(0.1)  # nobody leads it just now
+            await asyncio.sleep(0.1)  # no leader at the moment
         return bool(seqs)
 
     await until(taken)
@@ -83,7 +83,7 @@ async def published(client: Client, subject: str, number: int) -> int:
 
 
 async def current(client: Client, subject: str) -> bool:
-    """Whether all other members have all."""
+    """Whether all other members are current."""
     found = (await asked(client, subject)).get("cluster") or {}
     replicas = found.get("replicas", [])
     return len(replicas) == 2 and all(one["current"] for one in replicas)
@@ -98,7 +98,7 @@ async def eventually(what: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def fetched(client: Client, count: int) -> list[bytes]:
-    """Messages that D delivers, acked."""
+    """Pulls messages from D, and acks them."""
     found: list[bytes] = []
     pull = await client.jetstream(timeout=5).pull_subscribe_bind("D", "S")
     try:
@@ -106,7 +106,7 @@ async def fetched(client: Client, count: int) -> list[bytes]:
             try:
                 messages = await pull.fetch(count - len(found), timeout=2)
             except (NoAnswer, NoRespondersError, ServiceUnavailableError):
-                await asyncio.sleep(0.1)  # nobody leads it just now
+                await asyncio.sleep(0.1)  # no leader at the moment
                 continue
             for message in messages:
                 await message.ack_sync(timeout=10)
@@ -117,7 +117,7 @@ async def fetched(client: Client, count: int) -> list[bytes]:
 
 
 async def lives(members: Three, ours: Server) -> None:
-    """A stream S and its consumer D, which `ours` leads and follows in turn."""
+    """A stream S and its consumer D, led by `ours` and by another server in turn."""
     name = NAMES[members.members.index(ours)]
     client_of = survivor(members, ours)
     async with connected(client_of) as client:
@@ -159,7 +159,7 @@ async def lives(members: Three, ours: Server) -> None:
 
 
 async def removed(members: Three, ours: Server) -> None:
-    """Stream and consumer are gone with their files and groups."""
+    """Waits until stream and consumer are gone, with their files and groups."""
     async with connected(survivor(members, ours)) as client:
         await done(client, "CONSUMER.DELETE.S.D")
         await eventually(lambda: refused(client, "CONSUMER.INFO.S.D", 10014))
@@ -188,7 +188,7 @@ async def test_three_of_ours(servers: Servers) -> None:
 
 @asynchronous
 async def test_consumers_that_others_hold_are_counted(servers: Servers) -> None:
-    """Each member leads the stream in turn and holds one of three consumers of one replica."""
+    """Each member leads the stream in turn, and holds one of three consumers of one replica."""
     members = Three(servers, "ooo")
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -207,7 +207,8 @@ async def test_consumers_that_others_hold_are_counted(servers: Servers) -> None:
 @pytest.mark.parametrize("kinds", ["ppo", "ooo"])
 @asynchronous
 async def test_another_leads_when_the_leader_is_killed(servers: Servers, kinds: str) -> None:
-    """Ours leads when a nats-server is killed: what was acked is there, and more is taken."""
+    """Ours takes over when a nats-server is killed: all acked messages are there, and more are
+    taken."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.holder) as client:
@@ -231,7 +232,7 @@ async def test_another_leads_when_the_leader_is_killed(servers: Servers, kinds: 
 
 @asynchronous
 async def test_all_of_ours_are_killed(servers: Servers) -> None:
-    """Nothing that was acked is lost when all three start again."""
+    """No acked message is lost when all three servers start again."""
     members = Three(servers, "ooo")
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -252,7 +253,7 @@ async def test_all_of_ours_are_killed(servers: Servers) -> None:
 
 @asynchronous
 async def test_answers_about_replicas_are_those_of_a_nats_server(servers: Servers) -> None:
-    """Asked of a stream and a consumer that the third server leads."""
+    """Requests about a stream and a consumer that the third server leads."""
     said = []
     for kinds in ("ppp", "ppo"):
         members = Three(servers, kinds)
@@ -309,7 +310,7 @@ CHANCE = (
 
 
 def alike(answer: Any) -> Any:
-    """Without times, what chance decides, and how far others are at the moment."""
+    """An answer without times, chance, and the lag of other members."""
     if isinstance(answer, list):
         return [alike(one) for one in answer]
     if isinstance(answer, dict):
@@ -325,7 +326,7 @@ def interests(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 @asynchronous
 async def test_acked_messages_go(servers: Servers, kinds: str, retention: str) -> None:
-    """From all members, whoever leads the stream and the consumer."""
+    """From all members, whichever leads the stream and the consumer."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -383,7 +384,7 @@ async def test_a_stream_in_memory_comes_back_from_the_others(servers: Servers, k
 async def test_what_a_disk_loses_comes_from_the_others(
     servers: Servers, kinds: str, lost: str
 ) -> None:
-    """The stream, the groups, or all that the third server has."""
+    """Removes the stream, the groups, or all data of the third server."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -411,7 +412,7 @@ async def test_what_a_disk_loses_comes_from_the_others(
 async def test_what_one_server_has_is_not_lost_by_an_update_to_three(
     servers: Servers, here: bool
 ) -> None:
-    """Whoever holds it, also where ours restarts meanwhile."""
+    """Whichever member holds it, also when ours restarts meanwhile."""
     members = Three(servers, "ppo")
     await members.ready()
     async with connected(members.members[1]) as client:
@@ -438,7 +439,8 @@ async def test_what_one_server_has_is_not_lost_by_an_update_to_three(
 async def test_what_nobody_wanted_meanwhile_goes_after_a_start(
     servers: Servers, kinds: str
 ) -> None:
-    """The others skipped it; the member that starts hears of it before its consumers are open."""
+    """The other members skipped the message; a starting member learns of it before its consumers
+    are open."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.members[0]) as client:

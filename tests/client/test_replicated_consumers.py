@@ -1,4 +1,5 @@
-"""What clients of consumers with replicas are told, whoever leads these: as by nats-servers."""
+"""What clients of replicated consumers are told, whichever server leads: the same as by
+nats-servers."""
 
 import asyncio
 import json
@@ -35,7 +36,7 @@ async def consumer(client: Client, name: str, durable: str, **config: Any) -> di
 
 
 class Waiting:
-    """Pull requests that wait, and what they hear."""
+    """Waiting pull requests, and their statuses."""
 
     def __init__(self, client: Client, name: str) -> None:
         self.client = client
@@ -62,16 +63,17 @@ class Waiting:
         await until(wait)
 
     async def hears(self, said: str) -> None:
-        """Each hears this once."""
+        """Checks that each request got this status once."""
         await until(lambda: len(self.heard) >= 2)
-        await asyncio.sleep(0.3)  # whoever says it once more
+        await asyncio.sleep(0.3)  # another server would repeat it within this time
         assert sorted(self.heard) == [("0", said), ("1", said)]
 
 
 @pytest.mark.parametrize("kinds", ["ppp", "ooo", "ppo"])
 @asynchronous
 async def test_who_waits_is_told_why_that_is_over(servers: Servers, kinds: str) -> None:
-    """A consumer or its stream that is removed, or another leader: all who wait hear it once."""
+    """A consumer or its stream is deleted, or the leader changes: every waiting request hears of it
+    once."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -93,7 +95,7 @@ async def test_who_waits_is_told_why_that_is_over(servers: Servers, kinds: str) 
 @pytest.mark.parametrize("kinds", ["ppp", "ooo"])
 @asynchronous
 async def test_a_new_consumer_is_shown_where_it_starts(servers: Servers, kinds: str) -> None:
-    """As it was when it was made, before anything is delivered."""
+    """The consumer's state at its creation, before any delivery."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.members[0]) as client:

@@ -1,5 +1,5 @@
-"""Plays the same operations on consumers of three replicas in a cluster of ours, in one of
-nats-servers, and in a mixed one where ours leads the consumers."""
+"""The same operations on consumers of three replicas in a cluster of ours, in one of nats-servers,
+and in a mixed one where ours leads the consumers."""
 
 import asyncio
 import json
@@ -35,17 +35,18 @@ LEFT_OUT = (
     *("reset_in_an_interest_stream", "reset_in_a_workqueue", "acked_by_flow_control"),
     *("confirmations_that_ack_nothing", "flow_control_of_a_workqueue"),
 )
-"""Those whose answers depend on which server has applied a message or a change first, or on when a
-message goes out whose delivery waits for the others."""
+"""Operations whose answers depend on which server applies a message or a change first, or on how
+long a delivery waits for other members."""
 CASES = [case for case in ALL if case.__name__ not in LEFT_OUT]
 PATIENCE = (1, 2, 4, 8)
 PLACED = ("cluster", "num_replicas")
-"""What answers say of who leads and holds something."""
+"""Keys of answers about leaders and members."""
 LED_SECONDS = 30
 
 
 class ReplicatedRecorder(Recorder):
-    """Its streams have three replicas, and so have durable consumers, which `leader` leads."""
+    """A cluster. Its streams have three replicas, and so have durable consumers, which `leader`
+    leads."""
 
     def __init__(self, port: int, leader: str, stream: str, patience: int) -> None:
         super().__init__(port, stream, patience)
@@ -83,7 +84,7 @@ def unplaced(value: object) -> object:
 
 @pytest.fixture(scope="module")
 def ports(module_servers: Servers) -> Iterator[dict[str, int]]:
-    """Where clients of each cluster connect to: its second server."""
+    """The URLs of each cluster for clients: its second server."""
     found = {}
     for kinds in ("ooo", "opp", "ppp"):
         cluster = Cluster(module_servers)
@@ -100,7 +101,7 @@ def play(port: int, leader: str, case: Case, stream: str, patience: int) -> list
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(ports: dict[str, int], case: Case) -> None:
-    """Says so only after some tries, because answers vary under load."""
+    """Reports a difference only after several tries, because answers vary under load."""
     for turn, patience in enumerate(PATIENCE):
         stream = f"S{CASES.index(case)}x{turn}"
         with ThreadPoolExecutor(3) as pool:

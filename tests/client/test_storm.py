@@ -33,7 +33,7 @@ Harm = Callable[[Storm], Awaitable[None]]
 
 
 class Linked(Three):
-    """Three of ours, of which each pair has a link that can be broken."""
+    """Three servers of ours, with a link between each two that can be broken."""
 
     def __init__(self, servers: Servers) -> None:
         self.servers, self.name = servers, "C"
@@ -42,7 +42,7 @@ class Linked(Three):
         self.links = [Proxy(self.ports[other]) for _, other in ((0, 1), (0, 2), (1, 2))]
 
     def begin(self) -> None:
-        """Starts them, once the links listen. They know no other way to each other."""
+        """Starts the servers once the links listen; they know each other only by the links."""
         one, other, third = (link.port for link in self.links)
         for port, routes in zip(list(self.ports), ([one, other], [third], []), strict=True):
             block = 'advertise: "127.0.0.1:1"'
@@ -58,23 +58,23 @@ class Linked(Three):
 
 
 class Faulty(Three):
-    """Three of ours, of which the last one has a disk that may fail."""
+    """Three servers of ours; the last one's disk may fail."""
 
     def __init__(self, servers: Servers, folder: Path) -> None:
         self.faults = Faults(folder, "/jetstream/")
         super().__init__(servers, "ooo", env=self.faults.env)
 
     async def fill(self, made: Storm, seconds: float) -> None:
-        """The disk has no room for so long, or does not take what is to be kept."""
+        """Makes writes or syncs of the disk fail for so many seconds."""
         op, error = made.random.choice([("pwrite", errno.ENOSPC), ("sync", errno.EIO)])
         made.done.append(f"{op} fails")
         self.faults.fail(op, error, times=1 << 30)
-        await asyncio.sleep(seconds)  # others go on meanwhile
+        await asyncio.sleep(seconds)  # the other members go on meanwhile
         self.faults.mend()
 
 
 def differences(found: Sequence[Sequence[Any]]) -> list[str]:
-    """Lines of each member's list that not all have."""
+    """Lines that not all members' lists have."""
     common = set.intersection(*(set(one) for one in found))
     told = []
     for number, one in enumerate(found):
@@ -105,7 +105,7 @@ async def storm(members: Three, seed: int, harm: Harm) -> None:
 
 
 def lost(made: Storm, found: list[tuple[Any, ...]]) -> list[str]:
-    """What was acked and is not there, or not once."""
+    """Acked messages that are missing, or there twice."""
     seqs: dict[str, list[int]] = {}
     for seq, _, _, headers, *_ in found:
         seqs.setdefault(json.loads(headers)["Nats-Msg-Id"][0], []).append(seq)
@@ -115,7 +115,7 @@ def lost(made: Storm, found: list[tuple[Any, ...]]) -> list[str]:
 
 @pytest.mark.parametrize("kinds", MIXTURES)
 def test_members_agree(servers: Servers, kinds: str) -> None:
-    """Leaders step down, and members are killed."""
+    """While leaders step down, and members are killed."""
     members = Three(servers, kinds)
     victims = [one for one, kind in zip(members.members, kinds, strict=True) if kind == "o"]
 
@@ -129,7 +129,7 @@ def test_members_agree(servers: Servers, kinds: str) -> None:
 
 
 def test_members_that_stand_still_and_links_that_break(servers: Servers) -> None:
-    """Nothing that was acked is lost, and nothing is there twice."""
+    """No acked message is lost, and none is there twice."""
 
     async def play() -> None:
         members = Linked(servers)
@@ -155,7 +155,7 @@ def test_members_that_stand_still_and_links_that_break(servers: Servers) -> None
 
 
 def test_a_disk_that_fails(servers: Servers, tmp_path: Path) -> None:
-    """Of one member: nothing that was acked is lost, and all have the same in the end."""
+    """On one member: no acked message is lost, and all members are equal in the end."""
     members = Faulty(servers, tmp_path)
 
     async def harm(made: Storm) -> None:
