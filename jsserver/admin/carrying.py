@@ -1,4 +1,4 @@
-"""Plans carried out, step by step, by requests to the API of a cluster."""
+"""Carries out the steps of a plan by requests to a cluster's API."""
 
 import time
 from collections import deque
@@ -12,15 +12,15 @@ from jsserver.admin.system import System
 from jsserver.client.connection import TimedOut
 
 PAUSE = 0.25
-"""Seconds between two looks at what moves."""
+"""Seconds between two checks of moves and elections."""
 ELECTION = 10.0
-"""Seconds within which another server is to lead."""
+"""Seconds within which the wanted server has to become the leader."""
 
 Step = Lead | Move
 
 
 class Outcome(Enum):
-    """What has become of a step."""
+    """The state of a step."""
 
     BEGUN = "begun"
     GOES_ON = "goes on"
@@ -29,7 +29,7 @@ class Outcome(Enum):
 
 
 class News(NamedTuple):
-    """What is told of a step."""
+    """A step's new state; `text`: details, "" without."""
 
     step: Step
     outcome: Outcome
@@ -40,7 +40,7 @@ Tell = Callable[[News], None]
 
 
 class _Moving(NamedTuple):
-    """A replica on its way, and since when nothing has changed there."""
+    """A replica that is moving: when the move began, what was last seen, and since when."""
 
     step: Move
     begun: float
@@ -49,7 +49,8 @@ class _Moving(NamedTuple):
 
 
 class Carrier:
-    """`tell` hears of each step; `patience`: seconds for which a move may stand still."""
+    """Carries out steps. `tell`: is called with each step's news; `patience`: seconds without
+    progress after which a move has failed."""
 
     def __init__(self, system: System, tell: Tell, *, patience: float) -> None:
         self._system = system
@@ -57,7 +58,7 @@ class Carrier:
         self._patience = patience
 
     def leads(self, steps: Iterable[Lead]) -> int:
-        """Has others lead; how many of these steps failed."""
+        """Changes leaders; how many of these steps failed."""
         return sum(not self._lead(step) for step in steps)
 
     def _lead(self, step: Lead) -> bool:
@@ -90,7 +91,7 @@ class Carrier:
         return str(self._info(step.account, step.stream, step.consumer).get("leader", ""))
 
     def _info(self, account: str, stream: str, consumer: str = "") -> dict[str, Any]:
-        """What the leader of an asset says of its cluster; nothing where nobody leads just now."""
+        """The `cluster` part of an asset's INFO; {} while there is no leader."""
         kind = "CONSUMER" if consumer else "STREAM"
         try:
             name = ".".join(filter(None, (f"{kind}.INFO", stream, consumer)))
@@ -100,7 +101,7 @@ class Carrier:
         return answer.get("cluster") or {}
 
     def moves(self, steps: Iterable[Move], together: int) -> int:
-        """Has replicas move, so many at a time; how many of these steps failed."""
+        """Moves replicas, at most `together` at a time; how many of these steps failed."""
         waiting, failed = deque(steps), 0
         under_way: list[_Moving] = []
         while waiting or under_way:
@@ -126,7 +127,7 @@ class Carrier:
         try:
             answer = self._system.api(name, {"server": step.source})
         except TimedOut:
-            answer = {}  # it may have begun: who leads the stream answers, and may change just now
+            answer = {}  # it may have begun: the stream's leader, which answers, may be changing
         if "error" in answer:
             self._tell(News(step, Outcome.FAILED, answer["error"]["description"]))
             return False
@@ -134,7 +135,7 @@ class Carrier:
         return True
 
     def _looked_at(self, moving: _Moving) -> _Moving | bool:
-        """A move as it is now; whether it succeeded where it is over."""
+        """Checks a move: its present state, or, if it is over, whether it succeeded."""
         step, now = moving.step, time.monotonic()
         cluster = self._info(step.account, step.stream)
         holders = members(cluster)

@@ -1,7 +1,7 @@
-"""Which leaders and replicas of a cluster are to move: off a server, or so that all carry alike.
+"""Plans which leaders and replicas of a cluster move: off a server, or for an even load.
 
-Plain data and plain functions, without a connection. Who leads the meta group decides where a
-replica goes; a plan says where it will by the rules that all servers have.
+Pure functions over plain data, without a connection. The meta leader decides where a replica goes;
+a plan predicts that by the placement rules, which are the same on all servers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jsserver.cluster.placement import Load, Member, Reasons, Room, Rules, Wante
 
 
 class Server(NamedTuple):
-    """A server of the cluster that is to hold streams, or holds some."""
+    """A server that can hold streams, or holds some."""
 
     name: str
     cluster: str = ""
@@ -25,7 +25,7 @@ class Server(NamedTuple):
 
 
 class Consumer(NamedTuple):
-    """A consumer. `leader`: "" where nobody leads it."""
+    """A consumer; `leader`: "" without a leader."""
 
     name: str
     holders: tuple[str, ...]
@@ -33,7 +33,7 @@ class Consumer(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A stream, and who holds it. `leader`: "" where nobody leads it."""
+    """A stream and its members; `leader`: "" without a leader."""
 
     account: str
     name: str
@@ -42,21 +42,21 @@ class Stream(NamedTuple):
     holders: tuple[str, ...]
     leader: str
     size: int = 0
-    """Bytes of its messages."""
+    """Bytes of the stream's messages."""
     in_memory: bool = False
     max_bytes: int = 0
     tags: tuple[str, ...] = ()
-    """Of its placement."""
+    """The tags of the stream's placement."""
     consumers: tuple[Consumer, ...] = ()
 
     @property
     def moves(self) -> bool:
-        """Whether it moves already: both the old and the new servers hold it."""
+        """Whether the stream is moving already: it has old and new members."""
         return len(self.holders) > self.replicas
 
 
 class Cluster(NamedTuple):
-    """What is known of all servers."""
+    """All servers and streams of the cluster."""
 
     servers: Mapping[str, Server]
     streams: Sequence[Stream]
@@ -65,8 +65,8 @@ class Cluster(NamedTuple):
 
 
 class Lead(NamedTuple):
-    """A leader that is to change: of a stream, of a consumer, or, without names, of the meta
-    group."""
+    """A change of leader: of a stream, of a consumer, or of the meta group if both names are
+    empty."""
 
     account: str
     stream: str
@@ -76,7 +76,7 @@ class Lead(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A replica of a stream, and those of its consumers with it, that is to change servers."""
+    """A move of a stream's replica, and of its consumers' replicas with it, to another server."""
 
     account: str
     stream: str
@@ -86,7 +86,7 @@ class Move(NamedTuple):
 
 
 class Stuck(NamedTuple):
-    """A replica that cannot leave its server."""
+    """A replica that cannot leave its server, and why."""
 
     account: str
     stream: str
@@ -94,7 +94,7 @@ class Stuck(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Leaders go first, then replicas."""
+    """Steps to take: first the changes of leaders, then the moves; and what cannot move."""
 
     leads: list[Lead]
     moves: list[Move]
@@ -102,7 +102,7 @@ class Plan(NamedTuple):
 
 
 def drain(cluster: Cluster, name: str) -> Plan:
-    """How all that a server leads and holds leaves it."""
+    """The plan that moves all leaders and replicas off a server."""
     leaders = _Leaders(cluster)
     leads = [Lead("", "", "", name, to) for to in leaders.of_meta(name)]
     leads += [found for stream in cluster.streams for found in leaders.off(stream, name)]
@@ -121,8 +121,8 @@ def drain(cluster: Cluster, name: str) -> Plan:
 
 
 def balance(cluster: Cluster) -> Plan:
-    """What makes servers of each cluster carry about the same: first replicas, then leaders of
-    those that stay where they are."""
+    """The plan that evens out the servers of each cluster: first replicas, then leaders of the
+    streams that do not move."""
     model = _Model(cluster)
     moves = [*model.evened()]
     gone = {(move.account, move.stream) for move in moves}
@@ -137,13 +137,13 @@ class _Why(NamedTuple):
 
 
 class _Model:
-    """Where replicas are while a plan is made."""
+    """Replicas by server, as the steps planned so far leave them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._holders = {(one.account, one.name): one.holders for one in cluster.streams}
         self._taken: Counter[str] = Counter()
-        """Bytes that a plan takes to servers."""
+        """Bytes that planned moves take to each server."""
         self._loads: dict[str, Load] = {}
         for stream in cluster.streams:
             for peer in stream.holders:
@@ -155,7 +155,7 @@ class _Model:
         self._loads[peer] = Load(load.streams + by, load.replicated + replicated)
 
     def move(self, stream: Stream, source: str) -> Move | str:
-        """A replica leaves a server; or why it cannot."""
+        """Plans the move of a replica off a server; a string says why it is not possible."""
         target = self._target(stream, source)
         if isinstance(target, _Why):
             return target.text
@@ -167,14 +167,16 @@ class _Model:
         return Move(*key, source, target, stream.size)
 
     def evened(self) -> Iterator[Move]:
-        """Moves after which no server holds two replicas more than one that could take them."""
+        """Plans moves until no server holds two replicas more than another one that could take
+        one."""
         left = {(one.account, one.name): one for one in self._cluster.streams if self._whole(one)}
         while (step := self._evening(left.values())) is not None:
             del left[step.account, step.stream]
             yield step
 
     def _evening(self, streams: Iterable[Stream]) -> Move | None:
-        """The next of these moves: off the fullest server, the smallest stream first."""
+        """The next such move: off the fullest server, the smallest stream first; None: all is
+        even."""
         held = {name: self._loads.get(name, Load()).streams for name in self._cluster.servers}
         for source in sorted(held, key=lambda one: (-held[one], one)):
             here = [one for one in streams if source in self._holders[one.account, one.name]]
@@ -187,7 +189,7 @@ class _Model:
         return None
 
     def _whole(self, stream: Stream) -> bool:
-        """Whether all who are to hold a stream do, and can be reached."""
+        """Whether the stream has a leader and all its replicas, on reachable servers."""
         servers = self._cluster.servers
         reached = all(one in servers and servers[one].reachable for one in stream.holders)
         return reached and bool(stream.leader) and len(stream.holders) == stream.replicas
@@ -212,7 +214,7 @@ class _Model:
         return _Why("; ".join(told) or "there is no other server")
 
     def _reason(self, stream: Stream, existing: Sequence[str], server: Server) -> str:
-        """Why a server alone could not take the place of the first of these."""
+        """Why a single server could not replace the first of the existing members."""
         if server.name in existing:
             return "holds it already"
         if not server.reachable:
@@ -251,7 +253,7 @@ class _Model:
 
 
 class _Leaders:
-    """Who leads how much while a plan is made."""
+    """Leaders by server, as the steps planned so far leave them."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -262,20 +264,22 @@ class _Leaders:
                     self._led[leader] += 1
 
     def of_meta(self, name: str) -> list[str]:
-        """Who is to lead the meta group in the place of this server; nobody where it does not."""
+        """The server that is to lead the meta group in this one's place; [] if this one does not
+        lead, or no other can."""
         if self._cluster.meta_leader != name:
             return []
         servers = self._cluster.servers.values()
         return sorted(one.name for one in servers if one.name != name and one.reachable)[:1]
 
     def off(self, stream: Stream, name: str) -> Iterator[Lead]:
-        """What of a stream a server is to lead no more."""
+        """Plans changes of leaders for all that a server leads of a stream."""
         for leader, holders, consumer in _groups(stream):
             if leader == name and not stream.moves:
                 yield from self._lead(stream, consumer, name, holders)
 
     def evened(self, streams: Iterable[Stream]) -> Iterator[Lead]:
-        """After which no server leads two more than another one that holds the same."""
+        """Plans changes until no server leads two groups more than another one with the same
+        replicas."""
         left = [(stream, *group) for stream in streams for group in _groups(stream)]
         before = len(left) + 1
         while len(left) < before:
@@ -288,7 +292,7 @@ class _Leaders:
             left = stay
 
     def _gap(self, stream: Stream, leader: str, holders: tuple[str, ...]) -> int:
-        """How many more groups the leader of one leads than another of its members."""
+        """How many groups more an asset's leader leads than another member of the asset."""
         others = self._others(leader, holders)
         if stream.moves or not leader or not others:
             return 0
@@ -314,8 +318,7 @@ class _Leaders:
 
 
 def _groups(stream: Stream) -> Iterator[tuple[str, tuple[str, ...], str]]:
-    """Leader, holders and name of a stream's group, which has none, and of those of its
-    consumers."""
+    """Leader, members and name of the stream ("") and of each of its consumers."""
     yield stream.leader, stream.holders, ""
     for consumer in stream.consumers:
         yield consumer.leader, consumer.holders, consumer.name

@@ -1,4 +1,4 @@
-"""What a client of the system account asks all servers of a cluster, of either kind."""
+"""Requests of a client of the system account to all servers of a cluster, of either kind."""
 
 import json
 import time
@@ -18,18 +18,18 @@ from jsserver.client.connection import (
 API = "$JS.API."
 SERVER = "$SYS.REQ.SERVER."
 GATHERING = 5.0
-"""Seconds for which servers are waited for that should answer and do not."""
+"""Seconds to wait for servers that do not answer."""
 
 
 class System:
-    """Requests, one at a time."""
+    """Sends requests, one at a time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def api(self, name: str, body: Any = None, account: str = "") -> dict[str, Any]:
-        """The answer of JetStream's API, an error too. `account`: in whose name it is asked, the
-        system account's own where none is given. TimedOut: nobody answered."""
+        """The answer of JetStream's API, which may be an error. `account`: the account to ask for,
+        "" for the system account itself. TimedOut: no answer."""
         header = b""
         if account:
             who = json.dumps({"acc": account})
@@ -38,7 +38,7 @@ class System:
         return _decoded(self._connection.request(API + name, data, header))
 
     def server(self, id: str, what: str, body: Any = None) -> dict[str, Any]:
-        """What a server says of itself; CommandFailed."""
+        """A server's answer about itself; CommandFailed."""
         data = b"" if body is None else json.dumps(body).encode()
         answer = _decoded(self._connection.request(f"{SERVER}{id}.{what}", data))
         if "error" in answer:
@@ -46,7 +46,7 @@ class System:
         return answer
 
     def statistics(self) -> list[dict[str, Any]]:
-        """STATSZ of all servers that answer; CommandFailed where none does."""
+        """STATSZ of all servers that answer; CommandFailed: none did."""
         found: list[dict[str, Any]] = []
         for answer in self._all("STATSZ"):
             found.append(answer)
@@ -57,7 +57,7 @@ class System:
         return found
 
     def _all(self, what: str) -> Iterator[dict[str, Any]]:
-        """The answers of servers, as they come in time."""
+        """The servers' answers, in the order of their arrival."""
         connection, inbox = self._connection, new_inbox()
         sid = connection.subscribe(inbox)
         connection.send(publish_frame(f"{SERVER}PING.{what}", b"{}", inbox))
@@ -69,7 +69,7 @@ class System:
                 if isinstance(op, Message) and op.sid == sid and op.data:
                     yield _decoded(op)
                 elif isinstance(op, Message) and op.sid == sid:
-                    return  # nobody listens
+                    return  # no subscribers
         except TimedOut:
             return
         finally:

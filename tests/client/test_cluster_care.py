@@ -26,7 +26,7 @@ STREAMS = 4
 
 
 async def command(server: Server, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run beside the clients of the test."""
+    """Runs a command while the test's clients go on."""
     login = ["-s", server.url, "--user", "sys", "--password", "sys"]
     line = [sys.executable, "-m", "jsserver.cli", "cluster", *words, *login]
     return await asyncio.to_thread(
@@ -35,7 +35,7 @@ async def command(server: Server, *words: str) -> "subprocess.CompletedProcess[s
 
 
 def held_by(cluster: Cluster) -> Counter[str]:
-    """How many streams and consumers each server holds, as the servers say."""
+    """How many streams and consumers each server holds, as the servers report it."""
     login = Credentials(user="sys", password="sys")
     with Connection(cluster.members[0].url, name="test", credentials=login) as connection:
         found = survey(System(connection))
@@ -45,7 +45,7 @@ def held_by(cluster: Cluster) -> Counter[str]:
 
 
 async def filled(client: Any) -> None:
-    """Streams of one and of three replicas, each with a consumer."""
+    """Creates streams of one and of three replicas, each with a consumer."""
     for n in range(STREAMS):
         for replicas in (1, 3):
             name = f"R{replicas}N{n}"
@@ -82,7 +82,7 @@ async def test_a_server_is_drained_and_gets_its_part_again(servers: Servers, kin
             assert name not in members
 
             async def evened() -> bool:
-                """A server that answers too late on a busy machine is left out of a plan."""
+                """A busy server may answer too late for a plan, so the command is repeated."""
                 done = await command(cluster.members[1], "balance", "--apply")
                 assert done.returncode == 0, done
                 return bool(held_by(cluster)[name])

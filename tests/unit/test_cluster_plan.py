@@ -1,4 +1,4 @@
-"""Which leaders and replicas are to move, and what no plan ever does."""
+"""Plans of leaders and replicas to move, and rules that no plan breaks."""
 
 from collections import Counter
 from typing import Any
