@@ -144,8 +144,8 @@ def dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
 
 
 def is_own(shared: Shared, consumer: Consumer) -> bool:
-    """Whether this server has made a consumer for a mirror or a source by itself, of which its
-    cluster does not know."""
+    """Whether this server has created the consumer by itself for a mirror or a source, so that the
+    meta group does not know it."""
     return shared.member is not None and consumer.config.direct
 
 

@@ -105,8 +105,8 @@ class Intake:
         alone: bool,
         lost: Callable[[], None],
     ) -> None:
-        """`alone`: no other source of the stream reads a stream of this name. `lost`: called where
-        the data plane has ended it by itself."""
+        """`alone`: no other source of the stream reads a stream of this name. `lost`: is called
+        when the data plane has ended the intake by itself."""
         self.account = account
         self.source = source
         self.id = next(_ids)
@@ -459,13 +459,13 @@ class Intakes:
                     intake.wake()
 
     def end(self, stream: str, *, removed: bool) -> None:
-        """A stream is not served any more; `removed`: nor will be, here or elsewhere."""
+        """Ends the intakes of a stream that stops; `removed`: for good, on other servers, too."""
         for intake in self._of.get(stream, {}).values():
             self._end(intake, removed)
         self._forget(stream)
 
     async def end_many(self, stream: str, *, removed: bool) -> None:
-        """As `end`, of a stream that may have thousands of sources."""
+        """As `end`, for a stream that may have thousands of sources."""
         async for intake in spread(self._forget(stream).values()):
             self._end(intake, removed)
 
@@ -506,8 +506,8 @@ class Intakes:
                     self._kept[name] = now.origins
 
     async def _unwritten(self, name: str, stream: Stream) -> Positions | None:
-        """How far a stream's sources are; None: there is nothing to write down, also of a stream of
-        several replicas, as its group may not agree on what came last."""
+        """The positions of a stream's sources; None: nothing to write down. Nothing is written for
+        a replicated stream, because its group may not agree on the last messages."""
         if self._streams.get(name) is not stream or stream.member is not None:
             return None
         if stream.config.mirror is not None or stream.directory is None:
@@ -518,9 +518,8 @@ class Intakes:
         return now if now is not None and now.origins != self._kept.get(name, {}) else None
 
     def failed(self, name: str) -> None:
-        """What a stream has taken in may be refused with the rest that its disk did not take, or
-        that its group has not agreed on: all is learned anew, once the stream is opened again, or
-        leads."""
+        """The disk, or the stream's group, may refuse messages that were taken in: all positions
+        are read from the stream again once it is reopened, or leads again."""
         stream = self._streams.get(name)
         if stream is not None:
             self.end(name, removed=False)

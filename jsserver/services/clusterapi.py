@@ -54,7 +54,7 @@ class _Config(msgspec.Struct):
 
 
 class _CreateRequest(msgspec.Struct):
-    """What of the request for a consumer says who makes it."""
+    """The part of a consumer's request that decides who creates the consumer."""
 
     config: _Config = msgspec.field(default_factory=_Config)
 
@@ -142,8 +142,8 @@ class ClusterApi:
         return True
 
     def _is_of_leader(self, api: Api, account: str, body: bytes) -> bool:
-        """Whether the leader of a stream makes the consumer that is asked for, for itself: the one
-        of a mirror or a source of a stream that keeps messages whoever has read them."""
+        """Whether the stream's leader creates the requested consumer by itself, without the meta
+        group: that of a mirror or a source, if the stream's retention is `limits`."""
         if api.name != "CONSUMER.CREATE" or b'"direct"' not in body:
             return False
         stream = self._state().streams.get(account, {}).get(api.args[0])

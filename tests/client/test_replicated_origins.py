@@ -1,5 +1,5 @@
-"""Mirrors and sources of three replicas, of origins of one and of three, with servers of ours among
-the members: all members have what the origins have, once, whoever leads and whatever happens."""
+"""Mirrors and sources of three replicas, of origins with one and with three replicas, with servers
+of ours among the members: all members have the origins' messages, once, whichever server leads."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 KINDS = ("ooo", "ppo", "oop")
 LATER = (NoAnswer, NoRespondersError, NoStreamResponseError, APIError)
-"""Nobody leads just now."""
+"""The error while there is no leader."""
 SOURCE = "Nats-Stream-Source"
 AT_ONCE = 50
 
@@ -39,13 +39,13 @@ class Stored(NamedTuple):
 
     @property
     def source(self) -> str:
-        """What stands there of where it came from."""
+        """The header that says where the message came from."""
         lines = base64_lines(self.header)
         return next((line.split(": ", 1)[1] for line in lines if line.startswith(SOURCE)), "")
 
     @property
     def bare(self) -> tuple[str, list[str], str]:
-        """Without that, and without its time."""
+        """The message without that header and without its time."""
         lines = [one for one in base64_lines(self.header) if not one.startswith(SOURCE)]
         return self.subject, [one for one in lines[1:] if one], self.body
 
@@ -55,11 +55,11 @@ def base64_lines(text: str) -> list[str]:
 
 
 Contents = dict[int, Stored]
-"""By sequence."""
+"""Messages by sequence."""
 
 
 async def contents(client: Client, name: str) -> Contents:
-    """What the leader has of a stream."""
+    """The leader's messages of a stream."""
     state = (await done(client, f"STREAM.INFO.{name}"))["state"]
     found: Contents = {}
 
@@ -85,7 +85,7 @@ async def contents(client: Client, name: str) -> Contents:
 
 
 async def alike(client: Client, name: str) -> Contents:
-    """What all three members have, each of which leads in turn."""
+    """The messages of all three members, each of which leads in turn."""
     found, states = [], []
     for one in "ABC":
         await led_by(client, "STREAM", name, one)
@@ -118,7 +118,7 @@ async def create(client: Client, name: str, replicas: int = 3, **config: Any) ->
 
 
 class Publisher:
-    """Publishes messages of five subjects of an origin one after the other; every third has a
+    """Publishes messages of five subjects to an origin, one after another; every third one has a
     header."""
 
     def __init__(self, client: Client, name: str) -> None:
@@ -142,19 +142,19 @@ class Publisher:
             body = b"%d" % self.count
             self.last = (await self.context.publish(subject, body, headers=headers)).seq
         except LATER:
-            await asyncio.sleep(0.05)  # until it is tried again
+            await asyncio.sleep(0.05)  # before the next attempt
             return False
         return True
 
     async def go_on(self) -> None:
         while True:
             await self.publish(1)
-            await asyncio.sleep(0.01)  # leaves the processors to the servers
+            await asyncio.sleep(0.01)  # leaves processor time to the servers
 
 
 def check_source(taken: Contents, origins: dict[str, Contents]) -> None:
-    """Each message says where it came from, and is what is there, unless that was deleted; each
-    comes once, in order."""
+    """Checks that each message names its origin and equals the origin's message, unless that was
+    deleted, and that each came once, in order."""
     come: Counter[str] = Counter()
     for stored in taken.values():
         name, seq, *_, subject = stored.source.split(" ")
@@ -167,7 +167,7 @@ def check_source(taken: Contents, origins: dict[str, Contents]) -> None:
 
 
 def kept(taken: Contents, origin: Contents) -> Contents:
-    """Without what the origin has no more."""
+    """The messages that the origin still has."""
     return {seq: one for seq, one in taken.items() if seq in origin}
 
 
@@ -185,8 +185,8 @@ def of(taken: Contents, name: str) -> list[int]:
 @pytest.mark.parametrize("kinds", KINDS)
 @asynchronous
 async def test_all_members_have_what_the_origins_have(servers: Servers, kinds: str) -> None:
-    """Origins of one and of three replicas with holes, filters, transforms, and sources of the same
-    subjects; each member takes in."""
+    """Origins of one and of three replicas with deleted messages, filters, transforms, and sources
+    of the same subjects; each member leads for a while."""
     members = Three(servers, kinds)
     await members.ready()
     async with connected(members.members[0]) as client:
@@ -207,7 +207,7 @@ async def test_all_members_have_what_the_origins_have(servers: Servers, kinds: s
         await create(client, "S", sources=both)
         twice = [{"name": "P", "filter_subject": f"P.{n}"} for n in (1, 2)]
         more: dict[str, Any] = {}
-        if "p" not in kinds:  # nats-server takes such a stream in again with each leader
+        if "p" not in kinds:  # a nats-server reads such a stream anew with each leader
             more["subject_transform"] = {"src": "*.*", "dest": "stored.{{wildcard(2)}}"}
         await create(client, "T", sources=[*twice, {"name": "O"}], **more)
         names = ("M", "MO", "L", "F", "X", "S", "T")
@@ -245,8 +245,8 @@ async def test_all_members_have_what_the_origins_have(servers: Servers, kinds: s
 
 
 async def settled(client: Client, name: str, wanted: dict[str, list[int]]) -> Contents:
-    """What all members have of a stream, once it has this of its origins. What the origins have no
-    more may be there, too."""
+    """The messages of all members, once the stream has these of its origins. Messages that the
+    origins no longer have may be there, too."""
     found: Contents = {}
 
     async def there() -> bool:
@@ -263,7 +263,7 @@ async def settled(client: Client, name: str, wanted: dict[str, list[int]]) -> Co
 
 
 async def trouble(members: Three, client: Client, name: str, how: str) -> None:
-    """The server C, which leads the stream, leads it no more, or is gone for a while."""
+    """Server C, which leads the stream, hands over, or is gone for a while."""
     await led_by(client, "STREAM", name, "C")
     if how == "stepdown":
         await asked(client, f"STREAM.LEADER.STEPDOWN.{name}")
