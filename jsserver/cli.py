@@ -107,13 +107,16 @@ _PARSERS: dict[str, Parser] = {
 
 _COMMANDS = ("version", "help", "bench", "check", "cluster", "consumer", "spark", "store")
 
+_OFFLINE = ("rescue", "found", "quarantine")
+"""Commands for a cluster that work on a stopped server's directory."""
+
 _JOBS = "jsserver-spark"
 
 _USAGE = """
 Usage: {program} [options]
        {program} version | help | bench
        {program} check -c <file> [--json]
-       {program} cluster drain | balance | compare
+       {program} cluster drain | balance | compare | rescue | found | quarantine
        {program} consumer waits | pending | release | redrive
        {program} store check | dump | du | repair
        {program} spark archive | replay | verify | compact | expire | report | check
@@ -230,9 +233,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return consumers.main(arguments[1:])
     if arguments[:1] == ["cluster"]:
-        from jsserver.admin import cluster
-
-        return cluster.main(arguments[1:])
+        return _cluster(arguments[1:])
     if arguments[:1] == ["store"]:
         from jsserver.offline.command import main as store
 
@@ -277,6 +278,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(sys.stderr, f"{program()}: {error}")
         return 1
     return 0
+
+
+def _cluster(arguments: Sequence[str]) -> int:
+    """Commands for a cluster: on a stopped server's directory, or as a client of those that run."""
+    if arguments and arguments[0] in _OFFLINE:
+        from jsserver.rescue import command
+
+        return command.main(arguments)
+    from jsserver.admin import cluster
+
+    return cluster.main(arguments)
 
 
 def _spark(arguments: Sequence[str]) -> int:

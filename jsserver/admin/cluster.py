@@ -239,6 +239,8 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="jsserver cluster",
         description="Looks after a running cluster, as a user of its system account.",
+        epilog="On a stopped server's directory: jsserver cluster rescue, found or quarantine"
+        " (--help of each).",
     )
     add(made.add_subparsers(dest="command", required=True, metavar="command"))
     return made

@@ -73,6 +73,12 @@ class Keys:
         """What reaches the files of streams with these keys."""
         return EncryptedFiles(self._kind, self._secret, self._before)
 
+    def like(self, key_file: bytes) -> Keys:
+        """These keys, by the cipher that a key file is of."""
+        made = Keys(self._secret, self._before)
+        made._kind = KEY_FILE_SIZES.get(len(key_file), self._kind)
+        return made
+
     def new(self, account: str, context: str) -> tuple[Seed, bytes]:
         """A new seed, and the bytes of its key file."""
         key = os.urandom(KEY_BYTES)

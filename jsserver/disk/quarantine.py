@@ -14,6 +14,9 @@ from jsserver.disk.directories import make_directory, sync_directory, write_whol
 KEPT = ("tav.idx", "peers.idx")
 """Votes and members."""
 LOST = "lost"
+RESCUED = "rescued"
+"""A file in the directory of a group that a rescue has left with one member: what its log has is
+applied, then the group is no more."""
 NEXT = ".next"
 """What is appended to the name of a directory that is to take the place."""
 

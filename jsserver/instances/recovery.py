@@ -323,6 +323,21 @@ def set_aside(account: Account, name: str) -> None:
     )
 
 
+def tell_unassigned(account: Account, assigned: Collection[str]) -> None:
+    """Warns of streams that the account has on disk and that no assignment of a cluster gives to
+    this server: they stay there, and are not served."""
+    if account.directory is None:
+        return
+    for name in _subdirectories(account.directory):
+        if name not in assigned:
+            log.warning(
+                "Stream '%s > %s' is on disk here, and no assignment names it: it is kept in %s",
+                account.name,
+                name,
+                goformat.quote(str(account.directory / name)),
+            )
+
+
 def _load_few(
     account: Account, directory: Path, names: list[str], synced: int | None
 ) -> dict[str, Stream | str]:
@@ -393,6 +408,26 @@ def survey_stream(folder: Path, read: ReadMeta) -> Iterator[tuple[str, str]]:
             _read(read, place, asset, StoredConsumer, os.listdir(place))
         except Exception as error:
             yield f"{name} > {consumer}", _reason(error)
+
+
+def read_stream(folder: Path, read: ReadMeta) -> StreamAssignment | str:
+    """What a stream's folder says of the stream and its consumers, or why the stream would be
+    offline. Only configurations are looked at, and nothing is changed."""
+    try:
+        config, created = _read_stream(read, folder, folder.name, os.listdir(folder))
+        found = StreamAssignment(config, created)
+        for consumer in _subdirectories(folder / CONSUMERS):
+            found.consumers[consumer] = _read_consumer(read, folder, consumer)
+    except Exception as error:
+        return _reason(error)
+    return found
+
+
+def _read_consumer(read: ReadMeta, folder: Path, consumer: str) -> ConsumerAssignment:
+    place, asset = folder / CONSUMERS / consumer, f"{folder.name}/{consumer}"
+    stored, created = _read(read, place, asset, StoredConsumer, os.listdir(place))
+    config = ConsumerConfig(**{f: getattr(stored, f) for f in ConsumerConfig.__struct_fields__})
+    return new_consumer(consumer, config, created)
 
 
 def _device(directory: str) -> int | None:

@@ -74,13 +74,18 @@ class Layout:
         ]
 
 
-def layout(given: str, keys: Keys | None = None) -> Layout:
-    """The streams of a store directory, or of the folder `jetstream` in it; NoStore, Unreadable.
-    `keys` open those that are encrypted."""
+def root_of(given: str) -> Path:
+    """The folder of accounts of a store directory: the directory, or `jetstream` in it; NoStore."""
     top = Path(given)
     if not top.is_dir():
         raise NoStore(f"{given}: no such directory" if not top.exists() else f"{given}: no folder")
-    root = top / "jetstream" if (top / "jetstream").is_dir() else top
+    return top / "jetstream" if (top / "jetstream").is_dir() else top
+
+
+def layout(given: str, keys: Keys | None = None) -> Layout:
+    """The streams of a store directory, or of the folder `jetstream` in it; NoStore, Unreadable.
+    `keys` open those that are encrypted."""
+    root = root_of(given)
     streams: list[Place] = []
     foreign: list[tuple[Path, str]] = []
     for name in names_in(root):

@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from jsserver.api.consumer_api import consumer_info
+from jsserver.api.responses import (
+    TYPE_PREFIX,
+    ConsumerResetResponse,
+    PurgeResponse,
+    Response,
+    SuccessResponse,
+)
 from jsserver.assets import consumers
+from jsserver.cext import replicas as NEWS
 from jsserver.cluster.meta import Name
 from jsserver.instances.backend import StoreError
 from jsserver.services.replicas import is_led_elsewhere
 from jsserver.text.goformat import ZERO_TIME
+from jsserver.wire import errcodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,3 +71,24 @@ async def when_counted(shared: Shared, consumer: Consumer, then: Callable[[], No
         except StoreError:
             return
     then()
+
+
+def agreed(
+    shared: Shared, stream: Stream, consumer: Consumer | None, what: int, value: int
+) -> Response:
+    """The answer to a change that a group has agreed on; `what`, `value`: the group's news."""
+    if what == NEWS.NEWS_PURGED:
+        purged = PurgeResponse(success=True, purged=value)
+        purged.type = f"{TYPE_PREFIX}stream_purge_response"
+        return purged
+    if what == NEWS.NEWS_DELETED:
+        done = SuccessResponse(type=f"{TYPE_PREFIX}stream_msg_delete_response", success=value == 0)
+        if value:
+            done.error = errcodes.STREAM_MSG_DELETE_FAILED(err="no message found").body
+        return done
+    if consumer is None:
+        return Response(error=errcodes.CONSUMER_NOT_FOUND().body)
+    info = msgspec.structs.asdict(consumer_info(shared, stream, consumer, changed=True))
+    reset = ConsumerResetResponse(**info, reset_seq=value)
+    reset.type = f"{TYPE_PREFIX}consumer_reset_response"
+    return reset

@@ -28,11 +28,11 @@ from jsserver.instances.loads import Loads
 from jsserver.instances.running import Consumer, Stream
 from jsserver.services.answering import Answering
 from jsserver.services.answers import encoded
-from jsserver.services.changes import led_here, tell_gone, tell_put, when_counted
+from jsserver.services.changes import agreed, led_here, tell_gone, tell_put, when_counted
 from jsserver.services.movers import Movers
 from jsserver.services.refusals import Refusals
 from jsserver.services.regrouping import Regrouping
-from jsserver.services.replicas import Member, Replicas, agreed, clear, is_led_elsewhere
+from jsserver.services.replicas import Member, Replicas, clear, is_led_elsewhere
 from jsserver.services.restores import Restores, is_restored
 from jsserver.text.goformat import escape_json, quote
 from jsserver.wire import errcodes
@@ -167,6 +167,7 @@ class Held:
         }
         for name in {*running.streams} - mine.keys():
             self._put(account, name, Step(None))
+        self._start(self._shared.run(recovery.tell_unassigned, running, mine.keys()))
         for name, stream in mine.items():
             self._put(account, name, Step(stream.said, consumers=self._own(stream)))
             for consumer in self._own(stream):
@@ -545,6 +546,9 @@ class Held:
         if not isinstance(member, Member) or not self.replicas.look(member):
             return
         leads = member.leads()
+        if self.replicas.is_rescued(member) and (found := self._assigned(*asset[:2])) is not None:
+            said = found.consumers.get(asset.consumer) if asset.consumer else found.said
+            self._put(*asset[:2], Step(said, asset.consumer, consumers=self._own(found)))
         if not asset.consumer:
             self._start_intakes(account, stream, leads)
         if leads or (member.leader and member.leader != self._peer):

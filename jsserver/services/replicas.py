@@ -9,17 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import msgspec
-
-from jsserver.api.consumer_api import consumer_info
-from jsserver.api.responses import (
-    TYPE_PREFIX,
-    ConsumerResetResponse,
-    PurgeResponse,
-    Response,
-    SuccessResponse,
-)
-from jsserver.cext import replicas as NEWS
 from jsserver.cext.replicas import (
     ConsumerReplica,
     StreamReplica,
@@ -37,7 +26,6 @@ from jsserver.instances.progress import state_of
 from jsserver.services import standing
 from jsserver.services.standing import Standing
 from jsserver.text.goformat import parse_rfc3339, rfc3339_nano
-from jsserver.wire import errcodes
 from jsserver.wire.types import ClusterInfo
 
 if TYPE_CHECKING:
@@ -49,7 +37,6 @@ if TYPE_CHECKING:
     from jsserver.disk.keys import Keys
     from jsserver.instances.rounds import Work
     from jsserver.instances.running import Consumer, Stream
-    from jsserver.instances.shared import Shared
 
 Said = dict[str, Any]
 GRACE = 10.0
@@ -175,12 +162,15 @@ class Replicas:
         """The standing with which a new member begins."""
         self._members: dict[int, Member] = {}
         """By the number of the group."""
+        self._rescued: set[str] = set()
+        """The names of groups that a rescue has left with one member."""
         self.elected: Callable[[Name, RaftMember], None] = lambda name, member: None
         """Is called when this server becomes the leader of a group."""
 
     def begin(self, mesh: Mesh) -> None:
         """Allows groups to be opened."""
         self._mesh = mesh
+        self._rescued = standing.rescued(mesh.directory)
 
     def of(self, account: str) -> AccountReplicas:
         """The members of an account's assets."""
@@ -195,7 +185,15 @@ class Replicas:
     def said(self, name: Name) -> Said | None:
         """The asset's assignment, if it is replicated; None otherwise."""
         found = self._said.get(name)
-        return found if found is not None and is_replicated(found) else None
+        return found if found is not None and self._has_group(found) else None
+
+    def _has_group(self, said: Said) -> bool:
+        return is_replicated(said) or group_of(said).get("name") in self._rescued
+
+    def is_rescued(self, member: Member) -> bool:
+        """Whether the member leads a group that a rescue has left with it alone: the whole log is
+        applied then, and the group can end."""
+        return member.group in self._rescued and member.leads()
 
     def members(self) -> list[Member]:
         """All members."""
@@ -307,7 +305,7 @@ class Replicas:
             cast("StreamReplica", member.replica).close(part=True)
             stream.member = None
             stream.handle.activate()
-            metafiles.erase(member.directory)
+            self._end(member)
         elif member is not None:
             member.assign(said)
         if stream.member is None and is_replicated(said):
@@ -322,7 +320,7 @@ class Replicas:
             self._members.pop(member.replica.number, None)
             cast("ConsumerReplica", member.replica).part()
             consumer.member = None
-            metafiles.erase(member.directory)
+            self._end(member)
         elif member is not None:
             member.assign(said)
         if consumer.member is None and is_replicated(said):
@@ -339,6 +337,11 @@ class Replicas:
             )
             self._opened(new)
             consumer.member = new
+
+    def _end(self, member: Member) -> None:
+        self._rescued.discard(member.group)
+        standing.forget_rescue(member.directory)
+        metafiles.erase(member.directory)
 
     def _is_of_group(self, member: Member, said: Said) -> bool:
         return is_replicated(said) and member.group == group_of(said).get("name")
@@ -562,27 +565,6 @@ def is_of(said: Said, created: int) -> bool:
 def is_replicated(said: Said) -> bool:
     """Whether an assignment has more than one member."""
     return len(peers_of(said)) > 1
-
-
-def agreed(
-    shared: Shared, stream: Stream, consumer: Consumer | None, what: int, value: int
-) -> Response:
-    """The answer to a change that a group has agreed on; `what`, `value`: the group's news."""
-    if what == NEWS.NEWS_PURGED:
-        purged = PurgeResponse(success=True, purged=value)
-        purged.type = f"{TYPE_PREFIX}stream_purge_response"
-        return purged
-    if what == NEWS.NEWS_DELETED:
-        done = SuccessResponse(type=f"{TYPE_PREFIX}stream_msg_delete_response", success=value == 0)
-        if value:
-            done.error = errcodes.STREAM_MSG_DELETE_FAILED(err="no message found").body
-        return done
-    if consumer is None:
-        return Response(error=errcodes.CONSUMER_NOT_FOUND().body)
-    info = msgspec.structs.asdict(consumer_info(shared, stream, consumer, changed=True))
-    reset = ConsumerResetResponse(**info, reset_seq=value)
-    reset.type = f"{TYPE_PREFIX}consumer_reset_response"
-    return reset
 
 
 def clear(stream: Stream, whole: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsserver.cext import replicas as CODES
 from jsserver.disk.directories import sync_directory, write_whole
+from jsserver.disk.quarantine import RESCUED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,3 +69,14 @@ def joined(directory: Path) -> None:
     """Records that the member has caught up; OSError."""
     with suppress(FileNotFoundError):
         os.unlink(directory / FILE)
+
+
+def rescued(groups: Path) -> set[str]:
+    """The groups of this directory that a rescue has left with one member; OSError."""
+    return {path.parent.name for path in groups.glob(f"*/{RESCUED}")}
+
+
+def forget_rescue(directory: Path) -> None:
+    """What the log of this group has is applied; OSError."""
+    with suppress(FileNotFoundError):
+        os.unlink(directory / RESCUED)

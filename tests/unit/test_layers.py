@@ -112,6 +112,10 @@ PARTS = {
     },
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
     "cluster": {"api", "assets", "config", "text.goformat", "text.identity", "text.s2", "wire"},
+    "rescue": {
+        *("assets", "cluster", "disk.directories", "disk.keys", "disk.quarantine", "instances"),
+        *("offline", "process.libc", "text.goformat", "text.identity", "text.nuid"),
+    },
     "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
@@ -189,15 +193,15 @@ PARTS = {
         *("access.accounts", "api", "cluster", "process.logs", "services.answers"),
         *("services.clusterapi", "services.subjects", "text.goformat", "wire"),
     },
-    "services.standing": {"disk.directories"},
+    "services.standing": {"disk.directories", "disk.quarantine"},
     "services.replicas": {
-        *("api", "assets", "cluster", "disk.directories", "disk.groupkeys", "disk.keys"),
-        *("instances", "services.standing", "text.goformat", "wire"),
+        *("assets", "cluster", "disk.directories", "disk.groupkeys", "disk.keys", "instances"),
+        *("services.standing", "text.goformat", "wire"),
     },
     "services.regrouping": {"cluster", "instances", "services.replicas", "services.standing"},
     "services.movers": {"cluster", "services.replicas"},
     "services.changes": {
-        *("api", "assets", "cluster", "instances", "services.replicas", "text.goformat"),
+        *("api", "assets", "cluster", "instances", "services.replicas", "text.goformat", "wire"),
     },
     "services.refusals": {"api", "cluster", "instances", "text.goformat", "wire"},
     "services.restores": {
@@ -322,7 +326,7 @@ PARTS = {
     "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
     "cli": {
         *("admin", "bench", "check", "config", "offline", "process.procs"),
-        *("process.signalling", "start", "text.flags"),
+        *("process.signalling", "rescue", "start", "text.flags"),
     },
 }
 #: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
