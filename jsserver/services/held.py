@@ -72,8 +72,7 @@ class Held:
         cluster: Callable[[], str],
         needed: Needed,
     ) -> None:
-        """`peer`: this server's id; `cluster`: the cluster's present name; `needed`: fetches
-        accounts that are not loaded."""
+        """`peer`: this server's id; `cluster`: the cluster's name; `needed`: fetches accounts."""
         self._system = accounts[system_account]
         self._dispatcher = jetstream.dispatcher
         self._shared = jetstream.shared
