@@ -239,15 +239,9 @@ def _remove(options: argparse.Namespace) -> int:
 Command = Callable[[argparse.Namespace], int]
 
 
-def _parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(
-        prog="jsserver cluster",
-        description="Tools for a member of a JetStream cluster that does not run, whichever of"
-        " jsserver and nats-server it was.",
-        epilog="docs/clustering.md has examples. Exit code: 0 done, or nothing to do; 1 something"
-        " is to be done; 2 it is refused, could not be read, or the command line is wrong.",
-    )
-    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds these commands to those of `jsserver cluster`; `run` of their options carries one
+    out."""
     rescue = _command(
         commands,
         "rescue",
@@ -270,7 +264,6 @@ def _parser() -> argparse.ArgumentParser:
     _does(rescue)
     _add_found(commands)
     _add_quarantine(commands)
-    return made
 
 
 def _add_found(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -303,13 +296,13 @@ def _add_quarantine(commands: argparse._SubParsersAction[argparse.ArgumentParser
 def _command(
     commands: argparse._SubParsersAction[argparse.ArgumentParser],
     name: str,
-    run: Command,
+    work: Command,
     what: str,
 ) -> argparse.ArgumentParser:
     made = commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
     made.add_argument("directory", metavar="DIR", help="the store_dir of a server")
     made.add_argument("--json", action="store_true", help="as JSON, for programs")
-    made.set_defaults(run=run)
+    made.set_defaults(run=run, work=work)
     return made
 
 
@@ -319,11 +312,28 @@ def _does(made: argparse.ArgumentParser) -> None:
     does.add_argument("--dry-run", action="store_true", help="only say what (the default)")
 
 
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="jsserver cluster",
+        description="Tools for a member of a JetStream cluster that does not run, whichever of"
+        " jsserver and nats-server it was.",
+        epilog="docs/clustering.md has examples. Exit code: 0 done, or nothing to do; 1 something"
+        " is to be done; 2 it is refused, could not be read, or the command line is wrong.",
+    )
+    add(made.add_subparsers(dest="command", required=True, metavar="COMMAND"))
+    return made
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; the process's exit code."""
-    options = _parser().parse_args(arguments)
+    return run(parser().parse_args(arguments))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carries out the command that the options are of; the process's exit code."""
     try:
-        code: int = options.run(options)
+        code: int = options.work(options)
         sys.stdout.flush()
         return code
     except (NoStore, Refused, seals.Locked) as error:
