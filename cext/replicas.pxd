@@ -55,6 +55,8 @@ cdef struct ReplicatedStream:
     bint leaves                 # while leading: hands over once all its records are applied
     bint agrees                 # while leading: its state is to be proposed
     uint64_t agreed             # while leading: the record with its state; nothing else is proposed until that is applied
+    uint64_t passed             # the damaged message for which this member handed the lead over, so that another one sends it
+    uint32_t passes             # ... so often
     uint64_t lost               # the first sequence lost to damage, which the leader is to send again; 0: none
     Task task                   # runs a turn
     Timer timer                 # for snapshots

@@ -4,6 +4,7 @@ cdef enum:
     SEND_AT_ONCE = 128          # messages to a member in a turn
     SEND_BYTES = 8 << 20        # unacked bytes to a member
     SEND_MESSAGES = 262144      # unacked messages to a member
+    SEND_PASSES = 10            # times that the lead is handed over for a damaged message, before nobody is taken to have it
     SEND_MEMBERS = 32           # members that this server sends to at a time; others wait
 
 cdef extern from *:
@@ -99,8 +100,18 @@ cdef int send_hole(Sending* x, uint64_t end) noexcept nogil:
     return rc
 
 
+cdef bint passes_on(ReplicatedStream* r, uint64_t seq) noexcept nogil:
+    # Whether another member is to lead and send this message, which is damaged here.
+    if r.passed != seq:
+        r.passed = seq
+        r.passes = 0
+    r.passes += 1
+    return r.passes <= SEND_PASSES
+
+
 cdef int send_next(Sending* x) noexcept nogil:
-    # ST_OK | ST_WAIT: the message is being read from disk | another ST_*. An unreadable message is sent as a deleted sequence.
+    # ST_OK | ST_WAIT: the message is being read from disk | ST_NOT_FOUND: another member has to send it | another ST_*. A message
+    # that no member can read is sent as a deleted sequence.
     cdef StreamEntry e
     cdef Record record
     cdef int rc = store_next_warm(x.of.r.s.store, NULL, x.next, &record, &x.wait)
@@ -108,6 +119,8 @@ cdef int send_next(Sending* x) noexcept nogil:
         return send_hole(x, x.last)
     if (rc == ST_OK or rc == ST_DAMAGED) and record.seq > x.next:
         return send_hole(x, record.seq - 1)
+    if rc == ST_DAMAGED and passes_on(x.of.r, record.seq):
+        return ST_NOT_FOUND
     if rc == ST_DAMAGED:
         return send_hole(x, record.seq)
     if rc != ST_OK:
