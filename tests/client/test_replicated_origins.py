@@ -17,7 +17,7 @@ from nats.js.errors import APIError, NoStreamResponseError
 
 from tests.client.aio import asynchronous, connected, until
 from tests.client.test_held_diff import done
-from tests.client.test_replicated import Three, asked, led_by
+from tests.client.test_replicated import Three, asked, current, led_by
 from tests.servers import Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -306,3 +306,50 @@ async def test_nothing_is_missing_or_twice_whoever_leads(servers: Servers, kinds
         taken = await settled(client, "S", wanted)
         check_source(taken, origins)
         assert {name: of(taken, name) for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("kinds", ["ooo", "ppo"])
+@asynchronous
+async def test_origins_that_are_purged_and_mirrors_that_change(
+    servers: Servers, kinds: str
+) -> None:
+    """Purges of the origin stay out of a mirror; its holes are known to all members; a mirror is
+    read by consumers and direct gets, gets other numbers of replicas, and is promoted at last."""
+    members = Three(servers, kinds)
+    await members.ready()
+    async with connected(members.members[0]) as client:
+        await create(client, "P", 3, subjects=["P.*"], allow_direct=True)
+        publisher = Publisher(client, "P")
+        await publisher.publish(30)
+        await done(client, "STREAM.PURGE.P", {"filter": "P.2"})
+        await create(client, "M", mirror={"name": "P"}, allow_direct=True)
+        await led_by(client, "STREAM", "M", "C")
+        await has(client, "M", 24)
+        before = await alike(client, "M")
+        await done(client, "STREAM.PURGE.P")
+        await publisher.publish(10)
+        await came_to(client, "M", 40)
+        mirrored = await alike(client, "M")
+        assert {seq: mirrored[seq] for seq in before} == before
+        assert {seq for seq in mirrored if seq > 30} == {*range(31, 41)}
+
+        answers = [
+            (await client.request("$JS.API.DIRECT.GET.M", b'{"seq":35}', timeout=10)).data
+            for _ in range(9)
+        ]
+        assert {*answers} == {b"35"}
+        pull = await client.jetstream(timeout=10).pull_subscribe("", "D", stream="M")
+        assert len(await pull.fetch(40, timeout=10)) in range(1, 35)
+
+        for replicas in (1, 3):
+            body = {"name": "M", "num_replicas": replicas, "mirror": {"name": "P"}}
+            await done(client, "STREAM.UPDATE.M", body | {"allow_direct": True})
+            await publisher.publish(10)
+            await came_to(client, "M", publisher.last)
+        await until(lambda: current(client, "STREAM.INFO.M"), 60)
+        assert {seq for seq in await alike(client, "M") if seq > 30} == {*range(31, 61)}
+        await done(client, "STREAM.UPDATE.M", {"name": "M", "num_replicas": 3, "subjects": ["M.*"]})
+        answer = await client.jetstream(timeout=10).publish("M.new", b"")
+        assert answer.seq == 61
+        await publisher.publish(5)
+        assert max(await alike(client, "M")) == 61
