@@ -74,6 +74,7 @@ cdef struct ReplicatedStream:
     Serving* serving            # NULL: not leading
     uint32_t n_sync
     char sync[SYNC_MAX]
+    ReplicaNews halted          # REPLICA_FAILED or REPLICA_DIVERGED; 0: running
     char why[256]               # why it failed
 
 

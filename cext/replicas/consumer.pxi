@@ -32,6 +32,7 @@ cdef struct ConsumerMember:
     ConsumerInfo* led           # borrowed: the state when it began to lead
     Task task
     Timer timer
+    ReplicaNews halted          # REPLICA_FAILED or REPLICA_DIVERGED; 0: running
     char why[256]               # why it failed
 
 
@@ -108,6 +109,7 @@ cdef void consumer_halts(ConsumerMember* m, ReplicaNews what, const char* why) n
     # Stops a member that cannot go on; the other members do.
     if m.mode == REPLICA_STOPPED:
         return
+    m.halted = what
     snprintf(m.why, sizeof(m.why), b"%s", why)
     consumer_stop(m)
     raft_failed(m.group.raft)

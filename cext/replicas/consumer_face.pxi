@@ -17,6 +17,18 @@ cdef class ConsumerReplica(GroupFace):
         self.check(open)
         return bool(leads)
 
+    def halted(self):
+        """NEWS_FAILED or NEWS_DIVERGED, if it has stopped, also before the reader of the inbox knows it; else 0."""
+        cdef bint open
+        cdef int halted = 0
+        with nogil:
+            open = self.enter()
+            if open:
+                halted = self.m.halted
+            self.leave()
+        self.check(open)
+        return halted
+
     def why(self):
         """Why the member has stopped; "": it has not."""
         cdef char text[256]

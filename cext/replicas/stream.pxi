@@ -5,6 +5,7 @@ cdef void stream_halts(ReplicatedStream* r, ReplicaNews what, const char* why) n
     cdef Event e
     if not is_running(r):
         return
+    r.halted = what
     snprintf(r.why, sizeof(r.why), b"%s", why)
     stream_rests(r)
     raft_failed(r.g.raft)

@@ -64,6 +64,18 @@ cdef class StreamReplica(GroupFace):
         self.check(open)
         return feeds
 
+    def halted(self):
+        """NEWS_FAILED or NEWS_DIVERGED, if it has stopped, also before the reader of the inbox knows it; else 0."""
+        cdef bint open
+        cdef int halted = 0
+        with nogil:
+            open = self.enter()
+            if open:
+                halted = self.r.halted
+            self.leave()
+        self.check(open)
+        return halted
+
     def why(self):
         """Why the member has stopped; "": it has not."""
         cdef char text[256]

@@ -1,7 +1,8 @@
 """Streams whose files could not be written, and a disk without room, until they are well again.
 
 A stream that failed is opened again from its files as they were before, so what was refused is
-gone and reads go on. It is written again when a write in its directory succeeds. A configuration
+gone and reads go on. It is written again when a write in its directory succeeds. A stream that a
+group drives is not brought back here, as its member is opened anew. A configuration
 that could not be put back when an update was refused is written as soon as it can be. While the
 disk is full nothing is stored in any stream, but messages can be acknowledged, deleted and purged.
 """
@@ -107,6 +108,8 @@ class Mender:
             return
         stream.failing = reason
         log.error("%s: %s; publishes are refused", title, reason)
+        if stream.member is not None:
+            return  # it is opened anew: here it would take publishes without its group
         now = asyncio.get_running_loop().time()
         if now - self._ended.get(key, -RETRY_SECONDS) < RETRY_SECONDS:
             await asyncio.sleep(RETRY_SECONDS)  # what fails again at once

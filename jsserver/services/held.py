@@ -26,6 +26,7 @@ from jsserver.instances import metafiles, recovery
 from jsserver.instances.backend import StoreError
 from jsserver.instances.loads import Loads
 from jsserver.instances.running import Consumer, Stream
+from jsserver.services.anew import Anew
 from jsserver.services.answering import Answering
 from jsserver.services.answers import encoded
 from jsserver.services.changes import agreed, led_here, tell_gone, tell_put, when_counted
@@ -52,8 +53,6 @@ if TYPE_CHECKING:
 
 PROPOSE = b"$NRG.P._meta_"
 """The subject on which members ask the meta leader to propose an entry."""
-ANEW = 1.0
-"""Seconds before a member that has failed is reopened."""
 AGAIN_MIN, AGAIN_MAX = 5.0, 60.0
 """Seconds between requests to remove an inactive consumer; doubles with each request."""
 
@@ -98,6 +97,7 @@ class Held:
         self.replicas = Replicas(peer, cluster)
         """The members of replicated assets."""
         self._regrouping = Regrouping(self.replicas, peer)
+        self._anew = Anew(log, self.asset, self._open_again)
         self._movers = Movers(peer, cluster, self.replicas.members, self._ask)
         self.placed = self.replicas.placed
         self.refusals = Refusals(self._system)
@@ -264,6 +264,7 @@ class Held:
             self._failed(account.name, name, step, error)
         except Exception as error:  # the next steps are taken all the same
             self._log.error(f"Error following the assignment of stream {quote(name)}: {error!r}")
+            self._anew.failed(Name(account.name, name, step.consumer), step)
 
     # ---- streams
 
@@ -474,10 +475,11 @@ class Held:
         member = stream.member
         if not isinstance(member, Member):
             return
-        for name, consumer in stream.consumers.items():
-            if isinstance(consumer.member, Member):
-                self._look(account, stream, Name(account.name, stream.name, name))
-        self._look(account, stream, Name(account.name, stream.name))
+        of_consumers = [consumer.member for consumer in stream.consumers.values()]
+        for one in (*of_consumers, member):
+            if isinstance(one, Member):
+                self._look(account, stream, one.name)
+                self._anew.look(one)
         said = self._assigned(account.name, stream.name)
         own = None if said is None else self._own(said) | self.restores.awaited(member.name)
         if not member.served and own is not None and own <= stream.consumers.keys():
@@ -506,36 +508,20 @@ class Held:
                 reply, refused = item.texts[0].decode(), answer.error is not None
                 self.answering.settle(reply, encoded(answer), refused=refused)
             case NEWS.NEWS_FAILED | NEWS.NEWS_DIVERGED:
-                self._halted(member, empty=what == NEWS.NEWS_DIVERGED)
+                self._anew.look(member)
 
-    def _halted(self, member: Member, *, empty: bool) -> None:
-        """Reopens a member that failed, after a while. `empty`: without its data, because that
-        differs from what its group agreed on."""
-        why = member.replica.why()
-        self._log.error(f"The replica of '{member.name}' has stopped: {why}")
-        if not self._closed:
-            loop = asyncio.get_running_loop()
-            loop.call_later(ANEW, self._open_anew, member, empty)
-
-    def _open_anew(self, member: Member, empty: bool) -> None:
-        account, name, consumer = member.name
-        now = self.asset(*member.name)
-        if now is None or now.member is not member:
-            return  # the asset was removed or reopened meanwhile
-        if consumer and empty:
-            self._put(account, name, Step(None, consumer))
-        self._open_again(account, name, empty, whole=not (consumer and empty))
-
-    def _open_again(self, account: str, name: str, empty: bool, *, whole: bool = True) -> None:
-        """Reopens a stream with its consumers, or only the consumers; repeated if it fails."""
-        self._asking.pop((account, name, ""), None)
+    def _open_again(self, asset: Name, empty: bool) -> None:
+        """Opens a stream with its consumers, or one of these; `empty`: with nothing."""
+        account, name, consumer = asset
         found = self._assigned(account, name)
         if found is None or self._peer not in peers_of(found.said):
             return
         own = self._own(found)
-        if whole:
+        if not consumer:
             self._put(account, name, Step(found.said, consumers=own, anew=True, empty=empty))
-        for one in own:
+        elif empty:
+            self._put(account, name, Step(None, consumer))
+        for one in own & {consumer} if consumer else own:
             self._put(account, name, Step(found.consumers[one], one, anew=True))
 
     def _look(self, account: Account, stream: Stream, asset: Name) -> None:
@@ -588,12 +574,7 @@ class Held:
         """Reports a failure to the meta leader, which tells the requester."""
         asset = Name(account, name, step.consumer)
         self._log.error(f"Error following the assignment of '{asset}': {error}")
-        again = (account, name, "")
-        if step.anew and again not in self._asking and not self._closed:
-            loop = asyncio.get_running_loop()  # the disk may have room by then
-            self._asking[again] = loop.call_later(
-                AGAIN_MIN, self._open_again, account, name, step.empty
-            )
+        self._anew.failed(asset, step)
         change = step.change
         if change is None or change.removes or not change.reply:
             return

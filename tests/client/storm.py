@@ -295,7 +295,19 @@ class Storm(RandomRequests):
             await asyncio.sleep(3)  # until messages of one second are gone and schedules due
             await until(current, seconds)
         except AssertionError as error:
-            raise AssertionError(f"members of {left} lack something") from error
+            told = [f"members of {left} lack something", f"harm: {self.done}"]
+            told += [f"{path}: {await self._told(path)}" for path in left]
+            for number, member in enumerate(self.members):
+                told += await asyncio.to_thread(seen_of, number, member, left)
+            raise AssertionError("\n".join(told)) from error
+
+    async def _told(self, path: str) -> object:
+        """Who leads, and how far the others are."""
+        try:
+            answer = await self.api(path)
+        except Lost:
+            return "nobody answers"
+        return answer.get("cluster") or answer
 
     def _paths(self, name: str) -> list[str]:
         return [f"STREAM.INFO.{name}", *(f"CONSUMER.INFO.{name}.{one}" for one in KINDS[name][1])]
@@ -311,6 +323,19 @@ class Storm(RandomRequests):
             and len(replicas) == 2
             and all(one["current"] and not one.get("lag") for one in replicas)
         )
+
+
+def seen_of(number: int, member: Server, paths: list[str]) -> list[str]:
+    """Of these assets: what a member says of its groups and stores, and what it has logged."""
+    try:
+        groups = page(member, "raftz?acc=ONE").get("ONE") or {}
+        found = states(member)
+    except OSError as error:
+        return [f"member {number}: {error}"]
+    lines = [f"member {number}, {name}: {one}" for name, one in groups.items()]
+    names = {path.split(".")[2] for path in paths}
+    lines += [f"member {number}, {name}: {found.get(name)}" for name in sorted(names)]
+    return lines + [f"member {number}: {line}" for line in member.log().splitlines()[-80:]]
 
 
 def states(member: Server) -> dict[str, dict[str, Any]]:

@@ -198,6 +198,7 @@ PARTS = {
         *("assets", "cluster", "disk.directories", "disk.groupkeys", "disk.keys", "instances"),
         *("services.standing", "text.goformat", "wire"),
     },
+    "services.anew": {"cluster", "instances", "process.logs", "services.replicas"},
     "services.regrouping": {"cluster", "instances", "services.replicas", "services.standing"},
     "services.movers": {"cluster", "services.replicas"},
     "services.changes": {
@@ -211,7 +212,8 @@ PARTS = {
     "services.held": {
         *("access.accounts", "api", "assets", "cluster", "instances", "process.logs"),
         *("services.answering", "services.answers", "services.changes", "services.jetstream"),
-        *("services.movers", "services.needed", "services.refusals", "services.regrouping"),
+        *("services.anew", "services.movers", "services.needed", "services.refusals"),
+        "services.regrouping",
         *("services.replicas", "services.restores"),
         *("text.goformat", "wire"),
     },
