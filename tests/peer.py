@@ -7,9 +7,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PEER_VERSION = "v2.14.5"
+FOLLOWED_VERSION = "v2.14.5"
 #: The newest release, for what several servers share: a directory, links.
 NEWER_VERSION = "v2.15.3"
+#: What tests call the peer; `$PEER_VERSION` chooses the newest release, for mixtures with that.
+PEER_VERSION = os.environ.get("PEER_VERSION", FOLLOWED_VERSION)
 REASON = (
     f"no nats-server {PEER_VERSION} to compare with: set NATS_SERVER, run `make peer`, "
     "or put it on PATH"
@@ -35,10 +37,10 @@ def _is_release(path: Path, version: str) -> bool:
 def find_peer(version: str = PEER_VERSION) -> Path | None:
     """The nats-server of this release; None if there is none.
 
-    The peer is looked for in $NATS_SERVER, `.peer/` and PATH; the newer release in
+    The release that ours follows is looked for in $NATS_SERVER, `.peer/` and PATH; the newer one in
     $NATS_SERVER_NEWER, `.peer/v2.15.3/` and PATH.
     """
-    if version == PEER_VERSION:
+    if version == FOLLOWED_VERSION:
         named, own = "NATS_SERVER", ROOT / ".peer" / "nats-server"
     else:
         named, own = "NATS_SERVER_NEWER", ROOT / ".peer" / version / "nats-server"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from bench.servers import process_tree
-from tests.peer import PEER_VERSION, find_peer
+from tests.peer import NEWER_VERSION, PEER_VERSION, find_peer
 
 # What a machine needs that others use as well; all these waits end with what they wait for.
 START_SECONDS = 60.0
@@ -291,6 +291,12 @@ class Servers:
         command = command_of_peer(version)
         assert command is not None, f"there is no nats-server {version} here"
         return self._start(command, "peer", **options)
+
+    def of_kind(self, kind: str, /, **options: object) -> Server:
+        """A server of a mixture: `o` is ours, `p` the peer, `n` nats-server's newest release."""
+        if kind == "o":
+            return self.under_test(**options)
+        return self.release(NEWER_VERSION if kind == "n" else PEER_VERSION, **options)
 
     def _start(self, command: list[str], kind: str, **options: object) -> Server:
         folder = self.base / f"{kind}{len(self.started)}"

@@ -36,7 +36,7 @@ from jsserver.assets.changes import (
     UpdateStream,
 )
 from jsserver.assets.limits import OF_TIERS, AccountLimits, ServerSettings
-from jsserver.cluster import proposals, regroup, wishes
+from jsserver.cluster import desired, proposals, regroup, wishes
 from jsserver.cluster.judge import Decision, Judge
 from jsserver.cluster.meta import Change, MetaState, Op, created_at, group_of, peers_of
 from jsserver.cluster.moves import Members, MoveRequest, Moves, Regrouped, clusters_for
@@ -292,9 +292,9 @@ class Leader:
             said, consumers = self.moves.regroup(wanted, asked, info)
         said = proposals.answered(proposals.changed(said, "stream", new), asked)
         first = self._propose(judge, Op.UPDATE_STREAM, said, change, decision)
-        return [first, *self._regrouped(judge, [(Op.ASSIGN_CONSUMER, one) for one in consumers])]
+        return [first, *self.regrouped(judge, [(Op.ASSIGN_CONSUMER, one) for one in consumers])]
 
-    def _regrouped(self, judge: Judge, made: list[tuple[Op, Said]]) -> list[bytes]:
+    def regrouped(self, judge: Judge, made: list[tuple[Op, Said]]) -> list[bytes]:
         """Entries that give assets other members."""
         entries = []
         for op, said in made:
@@ -311,7 +311,7 @@ class Leader:
         if there is None:
             raise errcodes.STREAM_NOT_FOUND()
         made, replaced = self.moves.without(there, peer)
-        return self._regrouped(judge, made), replaced
+        return self.regrouped(judge, made), replaced
 
     def evacuate(self, account: str, stream: str, peer: str) -> list[bytes]:
         """The entries that move a stream off a server; ApiError where that cannot be."""
@@ -319,7 +319,7 @@ class Leader:
         there = judge.known(stream)
         if there is None:
             raise errcodes.STREAM_NOT_FOUND()
-        return self._regrouped(judge, self.moves.evacuated(there, peer))
+        return self.regrouped(judge, self.moves.evacuated(there, peer))
 
     def evacuate_all(self, peer: str) -> list[bytes]:
         """The entries that move all streams off a server that other servers can take."""
@@ -344,7 +344,7 @@ class Leader:
                 judge = self.judge(account)
                 there = judge.known(name)
                 if there is not None:
-                    entries += self._regrouped(judge, self.moves.with_one_more(there, peer))
+                    entries += self.regrouped(judge, self.moves.with_one_more(there, peer))
         return entries
 
     # ---- moves that the system account asks for
@@ -378,10 +378,10 @@ class Leader:
 
     def _cancel_move(self, asked: Asked) -> list[bytes]:
         judge, config, peers, asked = self._movable(asked)
-        replicas = config.num_replicas
-        if len(peers) <= replicas:
+        origin = desired.moves_from(judge.said(config.name) or {})
+        if len(peers) <= config.num_replicas and not origin:
             raise errcodes.STREAM_MOVE_NOT_IN_PROGRESS()
-        peers = peers[:replicas]
+        peers = origin or peers[: config.num_replicas]
         placement = config.placement
         wanted = {tag.lower() for tag in placement.tags} if placement is not None else set()
         if any(wanted - {*(self._members.tags_of(peer) or ())} for peer in peers):

@@ -16,6 +16,7 @@ import msgspec
 
 from jsserver.assets.limits import AccountLimits
 from jsserver.cluster import follow, proposals, regroup
+from jsserver.cluster.desired import moves_from, taken_back, wish_of
 from jsserver.cluster.meta import MetaState, Name, Op, StreamAssignment, group_of, peers_of
 from jsserver.cluster.proposals import Asked, Said
 from jsserver.wire import errcodes
@@ -142,6 +143,10 @@ class Moves:
         scales = old.num_replicas != new.num_replicas
         if not moves and not scales:
             return proposals.unpreferred(now.said), []
+        if wish_of(now.said):
+            if now.peers is not None and now.peers == moves_from(now.said):
+                return taken_back(now.said, self._token), []
+            raise errcodes.STREAM_MOVE_IN_PROGRESS(msg=regroup.progress(before, info))
         if moves and not now.ends_move and len(before) != old.num_replicas:
             raise errcodes.STREAM_MOVE_IN_PROGRESS(msg=regroup.progress(before, info))
         if moves and scales:

@@ -41,6 +41,22 @@ class Scaled(NamedTuple):
     removes messages by what its consumers acknowledge."""
 
 
+def replicas_of(stream: Said, said: Said) -> int:
+    """How many members a stream's or its consumer's configuration asks for; `said` is the
+    assignment of the asset, `stream` the one of its stream."""
+    config = stream["stream"]
+    of_stream = int(config.get("num_replicas") or 1)
+    if said is stream:
+        return of_stream
+    wanted = said["consumer"]
+    return consumer_replicas(
+        int(wanted.get("num_replicas") or 0),
+        of_stream,
+        durable=wanted.get("durable_name") or "",
+        retention=config.get("retention") or "limits",
+    )
+
+
 def replicas_in(body: bytes) -> int:
     """How many replicas a request asks for; 0 where the body does not say or is no JSON."""
     try:
@@ -200,9 +216,10 @@ def replaced_consumers(
 
 
 def _with_peers(said: Said, peers: list[str], without: str) -> Said:
-    """The assignment with these members, its group without the field `without`."""
+    """The assignment with these members, its group without a wish and the field `without`."""
     of = {**group_of(said), "peers": peers}
-    of.pop(without, None)
+    for key in (without, "desired"):
+        of.pop(key, None)
     return {**said, "group": of}
 
 
@@ -211,5 +228,10 @@ def _named(of: Said, before: list[str], token: Token) -> Said:
     peers = of["peers"]
     if len(peers) == len(before) or 1 not in (len(peers), len(before)):
         return of
+    return renamed(of, token)
+
+
+def renamed(of: Said, token: Token) -> Said:
+    """The group by another name."""
     kind, storage = str(of.get("name", ""))[:1], str(of.get("store", ""))
-    return {**of, "name": group_name(kind, len(peers), storage, token(8))}
+    return {**of, "name": group_name(kind, len(of["peers"]), storage, token(8))}

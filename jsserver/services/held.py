@@ -98,7 +98,7 @@ class Held:
         """The members of replicated assets."""
         self._regrouping = Regrouping(self.replicas, peer)
         self._anew = Anew(log, self.asset, self._open_again)
-        self._movers = Movers(peer, cluster, self.replicas.members, self._ask)
+        self.movers = Movers(self._system, peer, cluster, self.replicas, self._ask, self.asset)
         self.placed = self.replicas.placed
         self.refusals = Refusals(self._system)
         """Reports failures to the meta leader."""
@@ -123,7 +123,7 @@ class Held:
     async def close(self) -> None:
         """Finishes the steps under way, and closes all members."""
         self._closed = True
-        self._movers.close()
+        self.movers.close()
         for timer in self._asking.values():
             timer.cancel()
         await self.restores.close()
@@ -142,7 +142,7 @@ class Held:
     def replace(self, state: MetaState) -> None:
         """Follows the whole state: any assignment may have changed."""
         self._state = state
-        self._movers.follow(state)
+        self.movers.follow(state)
         for name in self._dispatcher.accounts:
             self.serve(name)
         for name in filter(self._has_any, state.streams.keys() - self._dispatcher.accounts.keys()):
@@ -175,7 +175,7 @@ class Held:
     def follow(self, state: MetaState, changes: Iterable[Change]) -> None:
         """Follows these changes of the state."""
         self._state = state
-        self._movers.follow(state)
+        self.movers.follow(state)
         for change in changes:
             account, name = change.account, change.stream
             stream = state.streams.get(account, {}).get(name)

@@ -28,7 +28,12 @@ from jsserver.services.clusterapi import failed, type_of
 from jsserver.services.replicas import Member
 from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
-from jsserver.wire.types import ConsumerResetRequest, MessageDeleteRequest, PurgeRequest
+from jsserver.wire.types import (
+    ConsumerResetRequest,
+    MessageDeleteRequest,
+    PurgeRequest,
+    StreamStateInfo,
+)
 
 if TYPE_CHECKING:
     from jsserver.access.accounts import Accounts
@@ -197,22 +202,37 @@ class HeldApi:
 
     def take(self, item: Item) -> bool:
         """Takes a message from the inbox if it is another server's request; whether it was."""
-        subject, reply, _, _ = item.texts
+        subject, reply, _, payload = item.texts
         text = subject.decode("utf-8", "surrogateescape")
         if item.numbers[0] != self._system.id:
             return False
         if not text.startswith((STREAM_INFO, CONSUMER_INFO)):
             return False
         if reply:
-            task = asyncio.create_task(self._say(text, reply))
+            task = asyncio.create_task(self._say(text, payload, reply))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _say(self, subject: str, reply: bytes) -> None:
-        said = await self.info(subject)
+    async def _say(self, subject: str, payload: bytes, reply: bytes) -> None:
+        of_state = subject.startswith(STREAM_INFO) and _asks_state(payload)
+        said = await (self._state(subject) if of_state else self.info(subject))
         if said is not None:
             self._system.publish(reply, b"", b"", said)
+
+    async def _state(self, subject: str) -> bytes | None:
+        """What each member says of a stream that a nats-server 2.15 leads, as it asks before others
+        hold the stream; None: it is not here."""
+        asset = subject.split(".")[2:]
+        account = self._dispatcher.accounts.get(asset[0]) if len(asset) == 2 else None
+        stream = None if account is None else account.streams.get(asset[1])
+        if account is None or stream is None:
+            return None
+        try:
+            state = (await described(account, stream, listed=True)).state
+        except (StoreError, KeyError):
+            return None  # it was removed meanwhile
+        return None if state is None else encoded(_MemberState(self._own, state))
 
     async def info(self, subject: str) -> bytes | None:
         """This server's answer to an INFO subject between servers; None: it does not lead the
@@ -233,3 +253,20 @@ class HeldApi:
         except (StoreError, KeyError):
             return None  # the asset was removed meanwhile, or its restore is not over
         return encoded(info)
+
+
+class _StateRequest(msgspec.Struct):
+    state: bool = False
+
+
+class _MemberState(msgspec.Struct):
+    peer: str
+    state: StreamStateInfo
+
+
+def _asks_state(payload: bytes) -> bool:
+    """Whether a server asks for a stream's state alone."""
+    try:
+        return bool(payload) and msgspec.json.decode(payload, type=_StateRequest).state
+    except (msgspec.DecodeError, RecursionError):
+        return False

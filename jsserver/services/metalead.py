@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
+from random import sample
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from jsserver.api.responses import TYPE_PREFIX, AccountPurgeResponse, Response, SuccessResponse
 from jsserver.cluster import pages
+from jsserver.cluster.desired import Report, Terms, written
 from jsserver.cluster.leader import Leader, Told, encoded
 from jsserver.cluster.stepdown import successor
 from jsserver.services.replies import Replies
+from jsserver.services.reports import CONSUMER_STEP, STREAM_STEP
+from jsserver.text.goformat import rfc3339_nano
 from jsserver.text.identity import short_hash
 from jsserver.text.nuid import token
 from jsserver.wire import decode, errcodes
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
 RESULTS = (b"$SYS.JSC.STREAM.ASSIGNMENT.RESULT", b"$SYS.JSC.CONSUMER.ASSIGNMENT.RESULT")
 """Subjects on which members report assets that they failed to create or change."""
+STEPS = (STREAM_STEP, CONSUMER_STEP)
+"""Subjects on which the leaders of assets report steps towards a wish."""
 EVERYBODY = b"$SYS.REQ.SERVER.PING"
 """A request to all servers for their statistics. It has no reply subject: every server then
 publishes them to all."""
@@ -113,7 +120,7 @@ class MetaLead:
     def begin(self, state: MetaState) -> None:
         """Begins to lead. `state` has all that was agreed on before."""
         if self._leader is None:
-            for subject in RESULTS:
+            for subject in RESULTS + STEPS:
                 self._system.serve_requests(subject)
         self._leader = Leader(state, self._members, self._settings, now=time.time_ns, token=token)
         self._system.publish(EVERYBODY, b"", b"", b"")
@@ -121,7 +128,7 @@ class MetaLead:
     def end(self) -> None:
         """Ends the lead, if this server has it."""
         if self._leader is not None:
-            for subject in RESULTS:
+            for subject in RESULTS + STEPS:
                 self._system.stop_requests(subject)
         self._leader = None
 
@@ -147,10 +154,11 @@ class MetaLead:
         if self._replies.take(item):
             return True
         subject, _, _, payload = item.texts
-        if subject not in RESULTS:
-            return False
-        self.result(payload)
-        return True
+        if subject in STEPS:
+            self.step(payload)
+        elif subject in RESULTS:
+            self.result(payload)
+        return subject in RESULTS + STEPS
 
     def result(self, payload: bytes) -> bool:
         """Takes a member's report of a failure; False: this server is not the leader."""
@@ -161,6 +169,20 @@ class MetaLead:
             self._tell(told)
         if entry is not None:
             self._propose(entry)
+        return True
+
+    def step(self, payload: bytes) -> bool:
+        """Writes the step of a report down; False: this server does not lead."""
+        if self._leader is None:
+            return False
+        terms = Terms(rfc3339_nano(time.time_ns()), token, lambda peers: sample(peers, len(peers)))
+        with suppress(ApiError, msgspec.DecodeError, RecursionError):  # it is void
+            report = msgspec.json.decode(payload, type=Report)
+            judge = self._leader.judge(report.account)
+            there = judge.known(report.stream)
+            if there is not None:
+                made = written(there, report, terms)
+                self._propose_all(self._leader.regrouped(judge, made))
         return True
 
     def _tell(self, told: Told) -> None:

@@ -17,6 +17,7 @@ from jsserver.cext.replicas import (
     open_stream_replica,
 )
 from jsserver.cluster.answers import Asset
+from jsserver.cluster.desired import members_now
 from jsserver.cluster.groups import RaftMember, all_assigned, member_of, peer_state
 from jsserver.cluster.meta import Name, group_of, peers_of
 from jsserver.disk import groupkeys
@@ -105,7 +106,7 @@ class Member:
     def assign(self, said: Said) -> None:
         """Takes over the members of a new assignment."""
         self.peers = peers_of(said)
-        self.have(self.peers)
+        self.have(members_now(said, self.known()))
 
     def have(self, peers: list[str]) -> None:
         """Sets the group's members, also where they differ from the assignment during a move."""

@@ -10,8 +10,7 @@ MIXED = ("op", "po", "oo")
 
 def server(servers: Servers, kind: str, config: str, **options: Any) -> Server:
     """One server of a kind."""
-    make = servers.under_test if kind == "o" else servers.peer
-    return make(config=config, **options)
+    return servers.of_kind(kind, config=config, **options)
 
 
 class Tree:

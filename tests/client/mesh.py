@@ -8,16 +8,23 @@ import urllib.request
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
 
 from tests.client.aio import connected, until
+from tests.peer import NEWER_VERSION, find_peer
 from tests.servers import Server, Servers, free_port
 
 NAMES = "ABCDEF"
 MIXED = ("oop", "opo", "poo", "opp", "pop", "ppo", "ooo")
-"""Kinds of three members in the order of their start: o is ours, p a nats-server."""
+"""Kinds of three members in the order of their start: o is ours, p a nats-server; where n stands,
+it is a nats-server of the newest release."""
+NEWEST = pytest.mark.skipif(
+    find_peer(NEWER_VERSION) is None, reason=f"no nats-server {NEWER_VERSION}: `make peer`"
+)
+"""Of a test with a kind `n`."""
 ACCOUNTS = """
     accounts {
         SYS { users: [{ user: sys, password: sys }] }
@@ -87,8 +94,7 @@ class Cluster:
                 {block}
             }}
         """
-        make = self.servers.under_test if kind == "o" else self.servers.peer
-        self.members.append(make(config=config, **options))
+        self.members.append(self.servers.of_kind(kind, config=config, **options))
         self.ports.append(own)
         return self.members[-1]
 

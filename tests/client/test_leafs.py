@@ -14,15 +14,16 @@ from tests.client.exchanges import (
     requests_are_answered_from_everywhere,
 )
 from tests.client.leafs import MIXED, Tree
-from tests.client.mesh import Heard, clients_of, meet
+from tests.client.mesh import NEWEST, Heard, clients_of, meet
 from tests.servers import Servers
 
 COUNT = 1000
 
 pytestmark = pytest.mark.usefixtures("peer_present")
+NEWEST_KINDS = [pytest.param(kinds, marks=NEWEST) for kinds in ("on", "no")]
 
 
-@pytest.fixture(params=[*MIXED, "opo", "poo", "opp"])
+@pytest.fixture(params=[*MIXED, "opo", "poo", "opp", *NEWEST_KINDS])
 def tree(request: pytest.FixtureRequest, servers: Servers) -> Tree:
     found = Tree(servers)
     found.start(request.param)

@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, NAMES, Cluster
+from tests.client.mesh import ACCOUNTS, NAMES, NEWEST, Cluster
 from tests.client.offline import run
 from tests.client.test_meta_leader import leads
 from tests.client.test_meta_moves import holders
@@ -24,6 +24,9 @@ from tests.client.test_replicated import asked
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
+
+NEWEST_TWO = pytest.param("onn", marks=NEWEST)
+NEWEST_HALF = pytest.param("nono", marks=NEWEST)
 
 DURABLE = {"durable_name": "D", "ack_policy": "explicit", "ack_wait": 2 * 10**9}
 
@@ -191,7 +194,7 @@ async def take(load: Load, more: int = 30) -> None:
     await until(lambda: len(load.acked) >= wanted, 60)
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "opp", "poo", "ppo"])
+@pytest.mark.parametrize("kinds", ["ooo", "opp", "poo", "ppo", NEWEST_TWO])
 @asynchronous
 async def test_one_becomes_three_and_one_again(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)
@@ -260,7 +263,7 @@ async def test_three_become_five_and_members_are_replaced(servers: Servers, kind
         await alike(cluster, load, members)
 
 
-@pytest.mark.parametrize("kinds", ["oooo", "opop", "popo"])
+@pytest.mark.parametrize("kinds", ["oooo", "opop", "popo", NEWEST_HALF])
 @asynchronous
 async def test_a_stream_moves_to_other_tags(servers: Servers, kinds: str) -> None:
     """Members A, B and C have the tag a, members B, C and D the tag b; then the stream moves to D

@@ -13,7 +13,7 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import NAMES, clients_of
+from tests.client.mesh import NAMES, NEWEST, clients_of
 from tests.client.test_held_diff import Members, answered, done, refused, stream
 from tests.servers import Server, Servers
 
@@ -204,7 +204,7 @@ async def test_consumers_that_others_hold_are_counted(servers: Servers) -> None:
             assert listed["state"]["consumer_count"] == 3
 
 
-@pytest.mark.parametrize("kinds", ["ppo", "ooo"])
+@pytest.mark.parametrize("kinds", ["ppo", "ooo", pytest.param("nno", marks=NEWEST)])
 @asynchronous
 async def test_another_leads_when_the_leader_is_killed(servers: Servers, kinds: str) -> None:
     """Ours takes over when a nats-server is killed: all acked messages are there, and more are

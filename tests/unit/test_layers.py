@@ -180,9 +180,10 @@ PARTS = {
     "services.answering": {"access.accounts", "api", "cluster", "services.answers"},
     "services.usages": {"access.accounts", "cluster", "instances", "services.subjects"},
     "services.elections": {"api", "cluster"},
+    "services.reports": {"cluster", "instances", "text.goformat"},
     "services.metalead": {
         *("access.accounts", "api", "assets", "cluster", "services.answering"),
-        *("services.replies", "text.identity"),
+        *("services.replies", "services.reports", "text.goformat", "text.identity"),
         *("text.nuid", "wire"),
     },
     "services.clusterapi": {
@@ -200,7 +201,7 @@ PARTS = {
     },
     "services.anew": {"cluster", "instances", "process.logs", "services.replicas"},
     "services.regrouping": {"cluster", "instances", "services.replicas", "services.standing"},
-    "services.movers": {"cluster", "services.replicas"},
+    "services.movers": {"cluster", "instances", "services.replicas", "services.reports"},
     "services.changes": {
         *("api", "assets", "cluster", "instances", "services.replicas", "text.goformat", "wire"),
     },

@@ -7,8 +7,8 @@ import pytest
 
 from jsserver.cext import replicas as CODES
 from jsserver.cluster.meta import Change
+from jsserver.cluster.regroup import replicas_of
 from jsserver.services import standing
-from jsserver.services.movers import replicas_of
 from jsserver.services.regrouping import Regrouping
 from jsserver.services.replicas import Replicas
 from jsserver.services.standing import Standing
