@@ -172,6 +172,7 @@ soak: build pipeline tools-spark
 	RAFT_SEEDS=2000 RAFT_FIRST=$$(date +%s)000 RAFT_MUTANT_SEEDS=200 RAFT_CUTS=20000 $(BIN)/python -m pytest tests/raft
 	REPLACEMENT_ROUNDS=3 $(BIN)/python -m pytest tests/client/test_replacement.py
 	PEER_VERSION=$(NEWER_VERSION) $(BIN)/python -m pytest $(MIXED_TESTS)
+	CUT_SECONDS=600 $(BIN)/python -m pytest tests/client/test_cut_links.py
 	SOAK_SECONDS=3600 $(BIN)/python -m pytest tests/fault/test_soak.py
 	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
