@@ -107,9 +107,6 @@ _PARSERS: dict[str, Parser] = {
 
 _COMMANDS = ("version", "help", "bench", "check", "cluster", "consumer", "spark", "store")
 
-_OFFLINE = ("rescue", "found", "quarantine")
-"""Commands for a cluster that work on a stopped server's directory."""
-
 _JOBS = "jsserver-spark"
 
 _USAGE = """
@@ -233,7 +230,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return consumers.main(arguments[1:])
     if arguments[:1] == ["cluster"]:
-        return _cluster(arguments[1:])
+        from jsserver import clusters
+
+        return clusters.main(arguments[1:])
     if arguments[:1] == ["store"]:
         from jsserver.offline.command import main as store
 
@@ -278,17 +277,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(sys.stderr, f"{program()}: {error}")
         return 1
     return 0
-
-
-def _cluster(arguments: Sequence[str]) -> int:
-    """Commands for a cluster: on a stopped server's directory, or as a client of those that run."""
-    if arguments and arguments[0] in _OFFLINE:
-        from jsserver.rescue import command
-
-        return command.main(arguments)
-    from jsserver.admin import cluster
-
-    return cluster.main(arguments)
 
 
 def _spark(arguments: Sequence[str]) -> int:

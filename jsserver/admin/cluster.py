@@ -5,7 +5,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import IntEnum
 
 from jsserver.admin import compare
@@ -103,7 +103,7 @@ def _wanted(options: argparse.Namespace) -> bool:
 
 
 def run_drain(system: System, options: argparse.Namespace) -> int:
-    """Moves all that a server leads and holds to others."""
+    """Move everything that a server leads and holds to other servers."""
     tell, name = _Teller(options.json), options.name
     found = survey(system)
     if name not in found.servers:
@@ -153,7 +153,7 @@ def _held(found: Cluster, name: str) -> int:
 
 
 def run_balance(system: System, options: argparse.Namespace) -> int:
-    """Has servers lead and hold about the same."""
+    """Have all servers lead and hold about the same."""
     tell = _Teller(options.json)
     found = survey(system)
     plan = balance(found)
@@ -192,7 +192,7 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
     out."""
     for name, work in COMMANDS.items():
         text = (work.__doc__ or "").partition("\n")[0].rstrip(".")
-        one = commands.add_parser(name, help=text, description=text + ".")
+        one = commands.add_parser(name, help=text[0].lower() + text[1:], description=text + ".")
         one.set_defaults(run=run)
         add_login(one)
         one.add_argument("--json", action="store_true", help="one JSON object a line")
@@ -232,24 +232,3 @@ def run(options: argparse.Namespace) -> int:
     except (CommandFailed, ConnectionFailed, CredentialsError) as error:
         print(f"jsserver cluster: {error}", file=sys.stderr)
         return Code.FAILED
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(
-        prog="jsserver cluster",
-        description="Looks after a running cluster, as a user of its system account.",
-        epilog="On a stopped server's directory: jsserver cluster rescue, found or quarantine"
-        " (--help of each).",
-    )
-    add(made.add_subparsers(dest="command", required=True, metavar="command"))
-    return made
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; the process's exit code."""
-    if not arguments:
-        parser().print_help(sys.stderr)
-        return 2
-    options = parser().parse_args(arguments)
-    return int(options.run(options))

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jsserver.cext.store import journal_drain, lock_directory
@@ -237,6 +237,10 @@ def _remove(options: argparse.Namespace) -> int:
 # ---- the command line --------------------------------------------------------------------------
 
 Command = Callable[[argparse.Namespace], int]
+EXIT_CODES = (
+    "Exit code: 0 done, or nothing to do; 1 something is to be done; 2 refused, unreadable, or the"
+    " command line is wrong."
+)
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -299,7 +303,8 @@ def _command(
     work: Command,
     what: str,
 ) -> argparse.ArgumentParser:
-    made = commands.add_parser(name, help=what, description=what[0].upper() + what[1:] + ".")
+    text = what[0].upper() + what[1:] + "."
+    made = commands.add_parser(name, help=what, description=text, epilog=EXIT_CODES)
     made.add_argument("directory", metavar="DIR", help="the store_dir of a server")
     made.add_argument("--json", action="store_true", help="as JSON, for programs")
     made.set_defaults(run=run, work=work)
@@ -310,24 +315,6 @@ def _does(made: argparse.ArgumentParser) -> None:
     does = made.add_mutually_exclusive_group()
     does.add_argument("--yes", action="store_true", help="do it")
     does.add_argument("--dry-run", action="store_true", help="only say what (the default)")
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(
-        prog="jsserver cluster",
-        description="Tools for a member of a JetStream cluster that does not run, whichever of"
-        " jsserver and nats-server it was.",
-        epilog="docs/clustering.md has examples. Exit code: 0 done, or nothing to do; 1 something"
-        " is to be done; 2 it is refused, could not be read, or the command line is wrong.",
-    )
-    add(made.add_subparsers(dest="command", required=True, metavar="COMMAND"))
-    return made
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; the process's exit code."""
-    return run(parser().parse_args(arguments))
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from jsserver import clusters
 from jsserver.cluster.meta import MetaState
 from jsserver.disk.quarantine import RESCUED
 from jsserver.process.libc import call as call_c
-from jsserver.rescue import carrying, command, groupfiles, grouplogs
+from jsserver.rescue import carrying, groupfiles, grouplogs
 from jsserver.rescue.groupfiles import EntryType
 from tests.client.mesh import ACCOUNTS, Cluster
 from tests.client.rescued import fill, groups_of, kill_all, told, tool
@@ -61,7 +62,7 @@ def store(left: Path, tmp_path: Path) -> Path:
 
 def rescue(store: Path, *more: str) -> int:
     """In this process."""
-    return command.main(["rescue", str(store), "--server", OWN, "--yes", *more])
+    return clusters.main(["rescue", str(store), "--server", OWN, "--yes", *more])
 
 
 def outcome(store: Path) -> dict[str, Any]:

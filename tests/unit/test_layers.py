@@ -327,9 +327,10 @@ PARTS = {
     },
     "admin": {"client.connection", "client.credentials", "client.login", "cluster"},
     "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
+    "clusters": {"admin", "rescue"},
     "cli": {
-        *("admin", "bench", "check", "config", "offline", "process.procs"),
-        *("process.signalling", "rescue", "start", "text.flags"),
+        *("admin", "bench", "check", "clusters", "config", "offline", "process.procs"),
+        *("process.signalling", "start", "text.flags"),
     },
 }
 #: Packages of a start's first part: their modules are loaded one by one, so the packages load none.
