@@ -14,7 +14,7 @@ from jsserver import clusters
 from jsserver.cluster.meta import MetaState
 from jsserver.disk.quarantine import RESCUED
 from jsserver.process.libc import call as call_c
-from jsserver.rescue import carrying, groupfiles, grouplogs
+from jsserver.rescue import carrying, command, groupfiles, grouplogs
 from jsserver.rescue.groupfiles import EntryType
 from tests.client.mesh import ACCOUNTS, Cluster
 from tests.client.rescued import fill, groups_of, kill_all, told, tool
