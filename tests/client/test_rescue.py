@@ -17,6 +17,7 @@ from tests.client.rescued import (
     fill,
     groups_of,
     kill_all,
+    leads,
     lose,
     messages,
     served,
@@ -128,6 +129,7 @@ async def test_one_of_three_goes_on(servers: Servers, kinds: str, key: str) -> N
         assert (await api(client, "STREAM.INFO.ALL", {}))["config"]["num_replicas"] == 1
         assert await acked(client) == ACKED
         await client.jetstream(timeout=10).publish("ALL.1", b"after")
+        await leads(last)
         for other in others:
             await survive(other)
         await cluster.whole()
