@@ -53,6 +53,7 @@ cdef struct ReplicatedStream:
     uint64_t recovered          # the log's last index at the start
     Bytes taken                 # proposals of this turn
     bint leaves                 # while leading: hands over once all its records are applied
+    bint asks                   # it has proposed API requests: it tells their results, whichever member leads by then
     bint agrees                 # while leading: its state is to be proposed
     uint64_t agreed             # while leading: the record with its state; nothing else is proposed until that is applied
     uint64_t passed             # the damaged message for which this member handed the lead over, so that another one sends it

@@ -189,7 +189,7 @@ cdef int consumer_entry_take(ConsumerMember* m, Span data) noexcept nogil:
         consumer_step_down(m)           # an earlier leader's entry: leads again once it is applied
     if consumer_apply(m.c, &e) < 0:
         return -1
-    if e.op == OP_RESET and m.mode == REPLICA_LEADS and e.reply.n:
+    if e.op == OP_RESET and e.reply.n:
         consumer_tell(m, REPLICA_RESET, e.sseq, e.reply)
     return 0
 

@@ -159,7 +159,7 @@ cdef void stream_leaves(ReplicatedStream* r) noexcept nogil:
 # ---- committed entries -------------------------------------------------------------------------------------------------
 
 cdef void stream_answers(ReplicatedStream* r, const Committed* x, const StreamEntry* e) noexcept nogil:
-    # The leader answers an API request that is applied.
+    # A request of the API that is applied: who asked hears of it from the member that proposed it.
     cdef Event ev
     if e.reply.n == 0 or e.change.kind != CHANGE_PURGE and e.change.kind != CHANGE_DELETE:
         return
@@ -175,7 +175,7 @@ cdef void stream_asked(ReplicatedStream* r, Committed* entries, size_t n) noexce
     cdef StreamEntry e
     cdef Bytes kept
     cdef size_t i
-    if r.mode != REPLICA_LEADS:
+    if r.mode != REPLICA_LEADS and not r.asks:
         return
     memset(&kept, 0, sizeof(Bytes))
     for i in range(n):

@@ -102,8 +102,8 @@ cdef class StreamReplica(GroupFace):
 
     def propose_purge(self, *, bytes subject not None, bytes reply not None, bytes client not None, bytes filter not None=b"",
                       uint64_t seq=0, uint64_t keep=0):
-        """Proposes an API request that came on `subject`; REPLICA_PURGED tells the result, on the leader at that time. client:
-        the requester as JSON. filter, seq, keep: as in the request. False: this member does not lead."""
+        """A request of the API, which came on `subject`: REPLICA_PURGED tells its result, whoever leads by then.
+        client: who asks, as JSON. filter, seq and keep as the request has them. False: this member does not lead."""
         cdef StreamEntry e
         memset(&e, 0, sizeof(StreamEntry))
         e.change.kind = CHANGE_PURGE
@@ -134,6 +134,7 @@ cdef class StreamReplica(GroupFace):
                 e.stream = self.r.s.cfg.name
                 e.last = state.last_seq
                 rc = member_propose(self.r.s, e)
+                self.r.asks = True
             self.leave()
         self.check(open)
         if rc != ST_OK and rc != ST_CLOSED:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 PREFIX = "$JS.API."
 DELAY = 0.5
-"""Seconds to wait before answering that an asset is offline or leaderless: a server that knows
-better answers first."""
+"""Seconds before the answer that something is offline or not led: until then who leads next is
+waited for."""
 
 
 class By(Enum):
@@ -32,12 +32,12 @@ class Meta(Enum):
     """This server's role in the meta group."""
 
     LEADS = auto()
-    BEGINS = auto()
-    """Elected, but not ready to lead yet."""
     LED = auto()
-    """Another server leads."""
+    """Another one leads, or nobody, and another one is to answer."""
+    LEFT = auto()
+    """Another one leads, and this server did so shortly before."""
     LEADERLESS = auto()
-    """The group has had no leader for a while."""
+    """Nobody leads yet, and this server is to answer."""
 
 
 class Asset(Enum):
@@ -48,9 +48,11 @@ class Asset(Enum):
     LEADS = auto()
     """This server leads the asset; an asset with one replica is always led."""
     HELD = auto()
-    """This server holds the asset, another server leads it."""
+    """It is held here, and led by another one, or by nobody, and another one is to answer."""
+    LEFT = auto()
+    """It is held here, and led by another one, and by this server shortly before."""
     LEADERLESS = auto()
-    """This server holds the asset, no server leads it."""
+    """It is held here, and nobody leads it yet, and this server is to answer."""
     ELSEWHERE = auto()
     """Other servers hold the asset, and at least one of them is online."""
     OFFLINE = auto()
@@ -67,14 +69,17 @@ class Answer(Enum):
     UNAVAILABLE = auto()
     """With error 10008: there is no leader."""
     OFFLINE = auto()
-    """With error 10118, for a consumer 10119."""
+    """Error 10118, or 10119 for a consumer."""
+    PASS = auto()
+    """Nothing, but who leads now hears of it from here: when the request came there it may not have
+    led yet."""
     SILENT = auto()
     """Not at all: another server answers."""
 
 
 class Verdict(NamedTuple):
-    """How this server answers. After `delay` seconds the request is judged again, and the new
-    verdict is followed at once."""
+    """What this server says. Within a delay in seconds it is judged anew, again and again: who
+    leads by then gets the request, and otherwise it is said at the end."""
 
     answer: Answer
     delay: float = 0.0
@@ -162,15 +167,27 @@ def read(subject: str) -> Api | None:
     return None
 
 
+def decider(api: Api, seen: Seen) -> By:
+    """Whose leader is to answer a request."""
+    if api.by in (By.META, By.INTEREST):
+        return api.by
+    of_stream = api.by is By.STREAM or seen.stream in (Asset.ABSENT, Asset.OFFLINE)
+    if (seen.stream if of_stream else seen.consumer) is Asset.ABSENT:
+        return By.META
+    return By.STREAM if of_stream else By.CONSUMER
+
+
 def verdict(api: Api, seen: Seen) -> Verdict:
-    """How this server answers a request."""
-    if api.by is By.INTEREST:
-        return Verdict(Answer.SILENT)
-    if api.by is By.META:
-        return _of_meta(seen.meta)
-    if api.by is By.STREAM or seen.stream in (Asset.ABSENT, Asset.OFFLINE):
-        return _of_asset(seen.stream, seen.meta)
-    return _of_asset(seen.consumer, seen.meta)
+    """What this server says to a request."""
+    match decider(api, seen):
+        case By.INTEREST:
+            return Verdict(Answer.SILENT)
+        case By.META:
+            return _of_meta(seen.meta)
+        case By.STREAM:
+            return _of_asset(seen.stream, seen.meta)
+        case By.CONSUMER:
+            return _of_asset(seen.consumer, seen.meta)
 
 
 def _of_meta(meta: Meta) -> Verdict:
@@ -178,9 +195,9 @@ def _of_meta(meta: Meta) -> Verdict:
         case Meta.LEADS:
             return Verdict(Answer.META)
         case Meta.LEADERLESS:
-            return Verdict(Answer.UNAVAILABLE)
-        case Meta.BEGINS:
             return Verdict(Answer.UNAVAILABLE, DELAY)
+        case Meta.LEFT:
+            return Verdict(Answer.PASS)
         case Meta.LED:
             return Verdict(Answer.SILENT)
 
@@ -189,12 +206,12 @@ def _of_asset(asset: Asset, meta: Meta) -> Verdict:
     match asset:
         case Asset.LEADS:
             return Verdict(Answer.ASSET)
+        case Asset.LEFT:
+            return Verdict(Answer.PASS)
         case Asset.LEADERLESS:
             return Verdict(Answer.UNAVAILABLE, DELAY)
-        case Asset.ABSENT:
-            return _of_meta(meta)
         case Asset.OFFLINE if meta is Meta.LEADS:
             return Verdict(Answer.OFFLINE, DELAY)
-        case Asset.OFFLINE if meta is not Meta.LED:
+        case Asset.OFFLINE if meta is Meta.LEADERLESS:
             return Verdict(Answer.UNAVAILABLE, DELAY)
     return Verdict(Answer.SILENT)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jsserver.cluster.meta import Name
     from jsserver.instances.running import Consumer, Stream
     from jsserver.process.logs import Logger
-    from jsserver.services.replicas import Member
+    from jsserver.services.membership import Member
 
 ANEW = 1.0
 """Seconds after which a member that cannot go on is opened anew."""

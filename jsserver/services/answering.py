@@ -14,6 +14,8 @@ from jsserver.api.endpoints import ENDPOINTS
 from jsserver.services.answers import encoded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jsserver.access.accounts import Accounts
     from jsserver.api.dispatch import Dispatcher
     from jsserver.api.responses import Response
@@ -32,7 +34,9 @@ class Answering:
         self._system_account = system_account
         self._dispatcher = dispatcher
         self._expected: dict[str, tuple[str, Asked]] = {}
-        """The request's name and the request, by reply subject."""
+        """By their replies."""
+        self.again: Callable[[Asked], None] = lambda asked: None
+        """Has a request judged anew: this server did not lead any more when it was to do that."""
 
     def send(self, name: str, asked: Asked, answer: Response) -> None:
         """Answers the request `name`, such as `STREAM.INFO`, unless it has no reply subject."""
@@ -46,6 +50,15 @@ class Answering:
         self._expected[asked.reply] = name, asked._replace(body=body)
         if len(self._expected) > EXPECTED_MAX:
             del self._expected[next(iter(self._expected))]
+
+    def expects(self, reply: str) -> bool:
+        """Whether a request of this server's is not answered yet."""
+        return reply in self._expected
+
+    def retry(self, asked: Asked) -> None:
+        """Nothing has come of a request, which whoever leads now is to do."""
+        self._expected.pop(asked.reply, None)
+        self.again(asked)
 
     def settle(self, reply: str, body: bytes, *, refused: bool) -> None:
         """Sends the answer of a request that was expected, or of an unknown one."""
@@ -70,6 +83,13 @@ class Answering:
         account, advisories = asked.account or self._system_account, self._dispatcher.advisories
         if advisories.wanted(account, AUDIT):
             advisories.audit(account, asked.subject, client_of(asked.client), asked.body, body)
+
+
+def headers_of(asked: Asked) -> bytes:
+    """What says who asks, as headers of a request."""
+    if not asked.client:
+        return b""
+    return b"NATS/1.0\r\nNats-Request-Info: " + msgspec.json.encode(asked.client) + b"\r\n\r\n"
 
 
 def client_of(said: object) -> ClientInfo:

@@ -22,7 +22,7 @@ from jsserver.assets import consumers
 from jsserver.cext import replicas as NEWS
 from jsserver.cluster.meta import Name
 from jsserver.instances.backend import StoreError
-from jsserver.services.replicas import is_led_elsewhere
+from jsserver.services.membership import owes
 from jsserver.text.goformat import ZERO_TIME
 from jsserver.wire import errcodes
 
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from jsserver.instances.shared import Shared
 
 
-def led_here(account: str, stream: Stream) -> list[Name]:
-    """A stream and its consumers, without those that another server leads; the stream last."""
-    names = [name for name, one in stream.consumers.items() if not is_led_elsewhere(one)]
-    found = [Name(account, stream.name, name) for name in sorted(names)]
-    return found if is_led_elsewhere(stream) else [*found, Name(account, stream.name)]
+def led_here(account: str, stream: Stream | None) -> list[Name]:
+    """The consumers of a stream that this server has to answer for."""
+    consumers = {} if stream is None else stream.consumers
+    names = [name for name, one in consumers.items() if owes(one).answers]
+    return [Name(account, "" if stream is None else stream.name, name) for name in sorted(names)]
 
 
 def tell_gone(advisories: Advisories, assets: Iterable[Name]) -> None:

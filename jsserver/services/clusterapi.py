@@ -7,8 +7,9 @@ Lives in the event loop.
 from __future__ import annotations
 
 import asyncio
+import time
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,21 +21,35 @@ from jsserver.cluster import answers
 from jsserver.cluster.answers import Answer, Api, By, Meta, Seen
 from jsserver.cluster.meta import account_of, peers_of
 from jsserver.cluster.proposals import Asked
+from jsserver.services.answering import headers_of
+from jsserver.text.identity import short_hash
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from jsserver.access.accounts import Accounts
     from jsserver.cext.engine import Item
     from jsserver.cluster.meta import MetaState
+    from jsserver.instances.backend import AccountHandle
     from jsserver.process.logs import Logger
     from jsserver.services.answering import Answering
     from jsserver.services.metalead import MetaLead
     from jsserver.services.needed import Needed
 
 SUBJECT = b"$JS.API.>"
+PASSED = b"$JSC.ASKED."
+"""Before the id of a server, how often a request was passed on, and the subject of that: that
+server leads now, and is to answer, if it did not so already."""
+PASSED_MOST = 5
+"""Times for which a request is passed on."""
+PAUSE = 0.02
+"""Seconds between two looks at who leads."""
+REMEMBERED_MAX = 1024
+"""Requests that are remembered, as each may come twice: from who asks, and passed on."""
+REMEMBERED = 2.0
+"""Seconds for which they are: who asks may have the same subject for all its answers."""
 WAITING_MAX = 1024
 """The most requests that wait before they are answered; further ones get no answer from here."""
 OTHER_TYPES = {
@@ -65,8 +80,40 @@ class Held(Protocol):
     def seen(self, account: str, stream: str, consumer: str) -> answers.Asset | None:
         """The asset's role on this server; None: the server does not hold the asset."""
 
+    def leader(self, account: str, stream: str, consumer: str) -> str:
+        """The id of the server that leads what is held here; "": none is known."""
+
     def answer(self, api: Api, asked: Asked) -> None:
         """Answers a request about an asset that this server leads."""
+
+
+class Waits(NamedTuple):
+    """A request that nobody answers yet."""
+
+    asked: Asked
+    headers: bytes
+    first: Answer
+    """What was to be said when it came."""
+    end: float
+    """When that is said, by the clock of the loop."""
+    may_be_done: bool = False
+    """Whether a nats-server may have done it as it led, and led no more by that."""
+
+
+class Came(NamedTuple):
+    """A request of late."""
+
+    at: float
+    direct: bool
+    """Whether it came from who asks."""
+    passed: int
+    """How often it was passed on before it came; 0: it did not so."""
+    done: bool = False
+    """Whether this server has done it as the leader."""
+    waits: bool = False
+    """Whether this server waits until somebody leads."""
+    failed_at: float = 0.0
+    """When this server was found to lead no more as it was to do that; 0: it was not."""
 
 
 class ClusterApi:
@@ -80,15 +127,17 @@ class ClusterApi:
         held: Held,
         log: Logger,
         *,
+        own: str,
         answering: Answering,
         state: Callable[[], MetaState],
         meta: Callable[[], Meta],
+        leader: Callable[[], str],
         online: Callable[[list[str]], list[str]],
         needed: Needed,
     ) -> None:
-        """`state`: the meta group's; `meta`: this server's role in the meta group, if it does not
-        lead; `online`: the peers that are online; `needed`: fetches accounts that are not
-        loaded."""
+        """`own`: the id of this server; `state`: of the meta group; `meta`: who leads that where
+        this server does not; `leader`: the id of who leads it; `online`: those of members that can
+        be reached; `needed`: brings accounts that do not run."""
         self._accounts = accounts
         self._system_account = system_account
         self._system = accounts[system_account]
@@ -98,16 +147,29 @@ class ClusterApi:
         self._answering = answering
         self._state = state
         self._meta = meta
+        self._leader = leader
+        self._own = own
         self._online = online
         self._needed = needed
         self._bringing: set[asyncio.Task[None]] = set()
         self._waiting = 0
+        self._came: dict[tuple[str, str], Came] = {}
+        """Requests of late, by their subjects and replies."""
+        self._to_own = PASSED + own.encode() + b"."
+        answering.again = self._try_again
         self._system.serve_requests(SUBJECT)
+        self._system.serve_requests(self._to_own + b"*." + SUBJECT)
 
     def take(self, item: Item) -> bool:
         """Takes a message from the inbox if it is an API request; whether it was."""
         subject, reply, headers, payload = item.texts
-        if item.numbers[0] != self._system.id or not subject.startswith(SUBJECT[:-1]):
+        if item.numbers[0] != self._system.id:
+            return False
+        passed = 0
+        if subject.startswith(self._to_own):
+            times, _, subject = subject.removeprefix(self._to_own).partition(b".")
+            passed = int(times) if times.isdigit() else PASSED_MOST
+        if not subject.startswith(SUBJECT[:-1]):
             return False
         api = answers.read(subject.decode("utf-8", "surrogateescape"))
         if api is None or not reply:
@@ -126,7 +188,11 @@ class ClusterApi:
         )
         if self._is_of_leader(api, account, payload):
             api = api._replace(by=By.STREAM)
+        if self._is_known(asked, passed):
+            return True
         verdict = answers.verdict(api, self._seen(api, account))
+        if passed and verdict.answer in (Answer.SILENT, Answer.PASS):
+            verdict = answers.Verdict(Answer.UNAVAILABLE, answers.DELAY)
         unknown = verdict.answer is Answer.META and account and self._needed.lacks(account)
         if not verdict.delay and not unknown:
             self._answer(api, asked, headers, verdict.answer)
@@ -134,7 +200,11 @@ class ClusterApi:
             self._waiting += 1
             loop = asyncio.get_running_loop()
             if verdict.delay:
-                loop.call_later(verdict.delay, self._later, api, asked, headers)
+                self._note(asked, waits=True)
+                may_be_done = not passed and api.name.endswith("LEADER.STEPDOWN")
+                end = loop.time() + verdict.delay
+                waits = Waits(asked, headers, verdict.answer, end, may_be_done)
+                loop.call_later(PAUSE, self._later, api, waits)
             else:
                 task = loop.create_task(self._bring(api, asked, headers))
                 self._bringing.add(task)
@@ -154,19 +224,98 @@ class ClusterApi:
         except msgspec.DecodeError:
             return False
 
+    def _is_known(self, asked: Asked, passed: int) -> bool:
+        """Whether this server has done what is asked for: a request may come twice, from who asks
+        and from who passes it on."""
+        key, now = (asked.subject, asked.reply), time.monotonic()
+        came = self._came.get(key)
+        if came is None or now - came.at > REMEMBERED or (came.direct and not passed):
+            self._remember(key, Came(now, direct=not passed, passed=passed))
+            return False
+        known = passed <= came.passed or came.done or came.waits
+        most = max(passed, came.passed)
+        self._came[key] = came._replace(direct=came.direct or not passed, passed=most)
+        return known
+
+    def _note(self, asked: Asked, **what: bool) -> None:
+        """Something more is known of a request of late."""
+        came = self._came.get((asked.subject, asked.reply))
+        if came is not None:
+            self._came[asked.subject, asked.reply] = came._replace(**what)
+
+    def _remember(self, key: tuple[str, str], came: Came) -> None:
+        self._came[key] = came
+        if len(self._came) > REMEMBERED_MAX:
+            del self._came[next(iter(self._came))]
+
     async def _bring(self, api: Api, asked: Asked, headers: bytes) -> None:
         """Answers once the account is fetched: its limits were not known."""
         await self._needed.bring(asked.account)
-        self._later(api, asked, headers)
-
-    def _later(self, api: Api, asked: Asked, headers: bytes) -> None:
-        """Answers after a delay, if no server has a leader's answer by now."""
         self._waiting -= 1
         verdict = answers.verdict(api, self._seen(api, asked.account))
         if self._system_account in self._accounts:
             self._answer(api, asked, headers, verdict.answer)
 
-    # ---- which server answers
+    def _later(self, api: Api, waits: Waits) -> None:
+        """By now somebody may lead: this server, or one that the request is passed on to."""
+        asked = waits.asked
+        if self._system_account not in self._accounts:
+            self._waiting -= 1
+            return
+        seen = self._seen(api, asked.account)
+        verdict = answers.verdict(api, seen)
+        if waits.may_be_done and verdict.answer in (Answer.META, Answer.ASSET):
+            verdict = answers.Verdict(Answer.SILENT)
+        others = verdict.answer in (Answer.SILENT, Answer.PASS)
+        if others and waits.first is Answer.UNAVAILABLE:
+            leader = self._leads(api, asked, answers.decider(api, seen))
+            came = self._came.get((asked.subject, asked.reply))
+            passed = 0 if came is None else came.passed
+            if leader and passed < PASSED_MOST:
+                self._pass_on(leader, asked, waits.headers, passed)
+            else:
+                verdict = answers.Verdict(waits.first, answers.DELAY)
+        loop = asyncio.get_running_loop()
+        if verdict.delay and loop.time() < waits.end:
+            loop.call_later(PAUSE, self._later, api, waits)
+            return
+        self._waiting -= 1
+        self._note(asked, waits=False)
+        self._answer(api, asked, waits.headers, verdict.answer)
+
+    def _try_again(self, asked: Asked) -> None:
+        """A request was to be done by this server, which did not lead any more."""
+        api, key, now = answers.read(asked.subject), (asked.subject, asked.reply), time.monotonic()
+        assert api is not None
+        if self._is_of_leader(api, asked.account, asked.body):
+            api = api._replace(by=By.STREAM)
+        came = self._came.get(key, Came(now, direct=True, passed=0))
+        since = came.failed_at or now
+        self._remember(key, came._replace(done=False, waits=True, failed_at=since))
+        end = asyncio.get_running_loop().time() + answers.DELAY - (now - since)
+        waits = Waits(asked, headers_of(asked), Answer.UNAVAILABLE, end)
+        self._waiting += 1
+        if self._waiting > WAITING_MAX or now - since > answers.DELAY:
+            self._waiting -= 1
+            self._answering.send(api.name, asked, failed(api, errcodes.CLUSTER_NOT_AVAIL()))
+        else:
+            asyncio.get_running_loop().call_later(PAUSE, self._later, api, waits)
+
+    def _leads(self, api: Api, asked: Asked, decider: By) -> str:
+        """The id of the other server that is to answer a request, "" for none yet."""
+        if decider is By.META:
+            leader = self._leader()
+            return "" if leader == self._own else leader
+        consumer = api.args[1] if decider is By.CONSUMER else ""
+        return self._held.leader(asked.account, api.args[0], consumer)
+
+    def _pass_on(self, leader: str, asked: Asked, headers: bytes, passed: int) -> None:
+        subject, reply = (
+            text.encode("utf-8", "surrogateescape") for text in (asked.subject, asked.reply)
+        )
+        self._system.publish(passed_to(leader, passed + 1, subject), reply, headers, asked.body)
+
+    # ---- who answers
 
     def _seen(self, api: Api, account: str) -> Seen:
         meta = Meta.LEADS if self._lead.leads else self._meta()
@@ -194,6 +343,13 @@ class ClusterApi:
     def _answer(self, api: Api, asked: Asked, headers: bytes, what: Answer) -> None:
         if what is Answer.SILENT:
             return
+        if what is Answer.PASS:
+            leader = self._leads(api, asked, answers.decider(api, self._seen(api, asked.account)))
+            if leader:
+                self._pass_on(leader, asked, headers, 0)
+            return
+        if what in (Answer.META, Answer.ASSET):
+            self._note(asked, done=True)
         try:
             if not required_level(headers):
                 raise errcodes.REQUIRED_API_LEVEL()
@@ -222,6 +378,17 @@ class ClusterApi:
             raise errcodes.CONSUMER_NOT_FOUND() if known else errcodes.STREAM_NOT_FOUND()
         said = partial(failed, api)
         return self._lead.handle(api.name, asked, self._state(), said)
+
+
+def passed_to(server: str, times: int = 1, subject: bytes = SUBJECT) -> bytes:
+    """On which the server with this id hears of a request that is passed on to it."""
+    return PASSED + f"{server}.{times}.".encode() + subject
+
+
+def ours(system: AccountHandle, names: Callable[[], Iterable[str]]) -> set[str]:
+    """The ids of those of these servers that pass requests on, which nats-servers do not."""
+    ids = {short_hash(name) for name in names()}
+    return {id for id in ids if system.subject_interest(passed_to(id))}
 
 
 def failed(api: Api, error: ApiError) -> Response:

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jsserver.api.consumer_api import consumer_info
-from jsserver.api.responses import TYPE_PREFIX, Response, SuccessResponse
-from jsserver.api.stream_api import described
 from jsserver.cext import replicas as NEWS
 from jsserver.cluster import follow
 from jsserver.cluster.answers import Asset
 from jsserver.cluster.follow import Step
 from jsserver.cluster.meta import Change, Name, Op, StreamAssignment, peers_of
-from jsserver.cluster.proposals import Asked
 from jsserver.instances import metafiles, recovery
 from jsserver.instances.backend import StoreError
 from jsserver.instances.loads import Loads
@@ -29,12 +24,15 @@ from jsserver.instances.running import Consumer, Stream
 from jsserver.services.anew import Anew
 from jsserver.services.answering import Answering
 from jsserver.services.answers import encoded
-from jsserver.services.changes import agreed, led_here, tell_gone, tell_put, when_counted
+from jsserver.services.changes import agreed, led_here
+from jsserver.services.membership import Duty, Member, owes
 from jsserver.services.movers import Movers
+from jsserver.services.owed import Owed
 from jsserver.services.refusals import Refusals
 from jsserver.services.regrouping import Regrouping
-from jsserver.services.replicas import Member, Replicas, clear, is_led_elsewhere
+from jsserver.services.replicas import Replicas, clear
 from jsserver.services.restores import Restores, is_restored
+from jsserver.services.settling import Settling
 from jsserver.text.goformat import escape_json, quote
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
@@ -87,9 +85,9 @@ class Held:
         self._asking: dict[tuple[str, str, str], asyncio.TimerHandle] = {}
         """Timers by consumer whose removal was asked for, and by stream to be reopened."""
         self._removed: dict[tuple[str, str], Change] = {}
-        """Removals of streams that were replayed from the log at the start."""
-        self._unanswered: dict[Name, list[Change]] = {}
-        """Creations and updates of replicated assets, until an elected leader answers them."""
+        """Streams that entries of an earlier life have removed."""
+        self.owed = Owed(self._system, peer)
+        """What others answer, or pass on to this server."""
         self._closed = False
         self._loads = Loads()
         self.answering = Answering(accounts, system_account, self._dispatcher)
@@ -98,6 +96,14 @@ class Held:
         """The members of replicated assets."""
         self._regrouping = Regrouping(self.replicas, peer)
         self._anew = Anew(log, self.asset, self._open_again)
+        self._settling = Settling(
+            self._dispatcher,
+            self._shared,
+            self.answering,
+            self.owed,
+            look=self._look_at,
+            start=self._start,
+        )
         self.movers = Movers(self._system, peer, cluster, self.replicas, self._ask, self.asset)
         self.placed = self.replicas.placed
         self.refusals = Refusals(self._system)
@@ -109,7 +115,7 @@ class Held:
             self.refusals,
             state=lambda: self._state,
             ask=self._ask,
-            answer=self._answer,
+            answer=self._settling.answer,
             done=self._opened,
         )
         self.propose: Callable[[bytes], bool] = lambda entry: False
@@ -277,8 +283,7 @@ class Held:
             if step.empty:
                 await self._shared.run(clear, running, True)
             running = None
-        led = not is_led_elsewhere(running)
-        gone = [] if running is None else led_here(account.name, running)
+        owed, gone = owes(running), led_here(account.name, running)
         if wanted is None:
             self.restores.end(asset)
             removed = step.change is not None and step.change.removes
@@ -286,15 +291,15 @@ class Held:
                 running = await self._find_removed(account, name, step)
             if running is not None and removed:
                 await account.assign_stream(name, None)
-                tell_gone(self._dispatcher.advisories, gone)
+                self._settling.tell_gone(gone)
             elif running is not None and step.change is not None:
                 # other servers hold the stream now
                 await account.intakes.end_many(name, removed=False)
                 await account.assign_stream(name, None)
             elif running is not None:
                 await self._put_aside(account, running)
-            if step.change is not None and removed and led:
-                self._done(step.change, "stream_delete")
+            if step.change is not None and removed:
+                self._settling.settle_removal(owed, step.change, told=running is not None)
             return
         assert step.said is not None
         if self.restores.is_under_way(asset, wanted.created):
@@ -316,12 +321,12 @@ class Held:
         stream = account.streams[name]
         for consumer in {*stream.listed} - step.consumers - self.restores.awaited(asset):
             await account.assign_consumer(stream, consumer, None)
-        if step.change is not None and stream.member is not None and not stream.member.leads():
-            waits = running is None or not is_led_elsewhere(stream)
-            if step.change.reply and waits and not is_restored(step.change):
-                self._unanswered.setdefault(asset, []).append(step.change)
+        owed = owes(stream)
+        if step.change is not None and owed.duty is not Duty.ANSWER:
+            if not is_restored(step.change):
+                self._settling.settle(owed, asset, step.change)
         else:
-            await self._tell_stream(account, stream, step.change, made=running is None)
+            await self._settling.tell_stream(account, stream, step.change, made=running is None)
         self._opened(account, stream)
 
     async def _load(self, account: Account, name: str, wanted: Wanted) -> Stream | None:
@@ -364,23 +369,6 @@ class Held:
         if directory is not None:
             await self._shared.run(recovery.set_aside, account, name)
 
-    async def _tell_stream(
-        self, account: Account, stream: Stream, change: Change | None, *, made: bool
-    ) -> None:
-        if change is None:
-            return
-        updated = change.op is Op.UPDATE_STREAM
-        if made or updated:
-            action = "modify" if updated else "create"
-            self._dispatcher.advisories.stream(account.name, stream.name, action)
-        if not change.reply:
-            return
-        info = await described(account, stream)
-        info.type = f"{TYPE_PREFIX}stream_{'update' if updated else 'create'}_response"
-        info.domain = ""
-        info.did_create = made and not updated
-        self._answer(change, info)
-
     # ---- consumers
 
     async def _follow_consumer(self, account: Account, name: str, step: Step) -> None:
@@ -389,16 +377,18 @@ class Held:
         running = None if stream is None else stream.consumers.get(consumer)
         wanted = follow.runs_consumer(step.said)
         asset = Name(account.name, name, consumer)
-        led = not is_led_elsewhere(running)
+        owed = owes(running)
         stays = running is not None and wanted is not None and wanted.created == running.created
+        gone = False
         if stream is not None and running is not None and not stays:
             await account.assign_consumer(stream, consumer, None)
-            if led and (change is None or change.removes or wanted is not None):
-                tell_gone(self._dispatcher.advisories, [asset])
-            running = None
+            removed = change is not None and change.removes
+            if owed.answers and not removed and (change is None or wanted is not None):
+                self._settling.tell_gone([asset])
+            gone, running = True, None
         if wanted is None:
-            if change is not None and change.removes and led:
-                self._done(change, "consumer_delete")
+            if change is not None and change.removes:
+                self._settling.settle_removal(owed, change, told=gone)
             return
         if stream is None:
             return  # creating the stream failed, which was reported
@@ -410,30 +400,13 @@ class Held:
         if running is None or running.assignment != wanted:
             await account.assign_consumer(stream, consumer, wanted)
         now = stream.consumers[consumer]
-        if now.member is None or now.member.leads():
-            self._tell_consumer(account, stream, now, change, before)
-        elif change is not None and change.reply and (before is None or not is_led_elsewhere(now)):
-            self._unanswered.setdefault(asset, []).append(change)
+        owed = owes(now)
+        if owed.duty is Duty.ANSWER:
+            self._settling.tell_consumer(account, stream, now, change, before)
+        elif change is not None:
+            self._settling.settle(owed, asset, change, before)
         now.handle.begin()
         self._opened(account, stream)
-
-    def _tell_consumer(
-        self,
-        account: Account,
-        stream: Stream,
-        now: Consumer,
-        change: Change | None,
-        before: str | None = None,
-    ) -> None:
-        """`before`: the pause's end before the change; None: the consumer is new."""
-        if change is None:
-            return
-        asset = Name(account.name, stream.name, now.name)
-        tell_put(self._dispatcher.advisories, asset, now, before, self._shared.clock())
-        if change.reply:
-            info = consumer_info(self._shared, stream, now, changed=True)
-            info.type = f"{TYPE_PREFIX}consumer_create_response"
-            self._answer(change, info)
 
     def _assigned(self, account: str, stream: str) -> StreamAssignment | None:
         return None if self._state is None else self._state.streams.get(account, {}).get(stream)
@@ -487,12 +460,12 @@ class Held:
             member.handle.serve()
 
     def told(self, item: Item) -> None:
-        """An INBOX_REPLICA: a member of an asset's group has news."""
-        _, number, what, value = item.numbers[:4]
+        """An INBOX_REPLICA."""
+        _, number, what = item.numbers[:3]
         member = self.replicas.member(number)
         if member is None:
             return
-        account, name, consumer = member.name
+        account, name, _ = member.name
         running = self._dispatcher.accounts.get(account)
         stream = None if running is None else running.streams.get(name)
         if running is None or stream is None:
@@ -503,12 +476,19 @@ class Held:
             case NEWS.NEWS_JOINED:
                 self.replicas.joined(member)
             case NEWS.NEWS_PURGED | NEWS.NEWS_DELETED | NEWS.NEWS_RESET:
-                now = stream.consumers.get(consumer)
-                answer = agreed(self._shared, stream, now, what, value)
-                reply, refused = item.texts[0].decode(), answer.error is not None
-                self.answering.settle(reply, encoded(answer), refused=refused)
+                self._agreed(member, stream, item)
             case NEWS.NEWS_FAILED | NEWS.NEWS_DIVERGED:
                 self._anew.look(member)
+
+    def _agreed(self, member: Member, stream: Stream, item: Item) -> None:
+        """What was asked for on this server, or by who led before, is done."""
+        what, value = item.numbers[2:4]
+        reply = item.texts[0].decode("utf-8", "surrogateescape")
+        if not member.leads() and not self.answering.expects(reply):
+            return
+        now = stream.consumers.get(member.name.consumer)
+        answer = agreed(self._shared, stream, now, what, value)
+        self.answering.settle(reply, encoded(answer), refused=answer.error is not None)
 
     def _open_again(self, asset: Name, empty: bool) -> None:
         """Opens a stream with its consumers, or one of these; `empty`: with nothing."""
@@ -528,7 +508,9 @@ class Held:
         """Notices that an asset's leader has changed."""
         now = stream.consumers.get(asset.consumer) if asset.consumer else stream
         member = None if now is None else now.member
-        if not isinstance(member, Member) or not self.replicas.look(member):
+        if not isinstance(member, Member):
+            return
+        if not self.replicas.look(member) and not self._settling.waits(asset):
             return
         leads = member.leads()
         if self.replicas.is_rescued(member) and (found := self._assigned(*asset[:2])) is not None:
@@ -537,12 +519,13 @@ class Held:
         if not asset.consumer:
             self._start_intakes(account, stream, leads)
         if leads or (member.leader and member.leader != self._peer):
-            for number, change in enumerate(self._unanswered.pop(asset, [])):
-                if leads and isinstance(now, Stream):
-                    self._start(self._tell_stream(account, now, change, made=not number))
-                elif leads and isinstance(now, Consumer):
-                    tell = partial(self._tell_consumer, account, stream, now, change)
-                    self._start(when_counted(self._shared, now, tell))
+            self._settling.settle_waiting(account, stream, asset, leads=leads)
+
+    def _look_at(self, asset: Name) -> None:
+        running = self._dispatcher.accounts.get(asset.account)
+        stream = None if running is None else running.streams.get(asset.stream)
+        if running is not None and stream is not None:
+            self._look(running, stream, asset)
 
     def _start_intakes(self, account: Account, stream: Stream, leads: bool) -> None:
         if stream.config.mirror is None and not stream.config.sources:
@@ -557,18 +540,6 @@ class Held:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    # ---- answers
-
-    def _done(self, change: Change, kind: str) -> None:
-        self._answer(change, SuccessResponse(type=f"{TYPE_PREFIX}{kind}_response", success=True))
-
-    def _answer(self, change: Change, answer: Response) -> None:
-        said = change.said or {}
-        subject, client = str(said.get("subject", "")), said.get("client")
-        who = client if isinstance(client, dict) else {}
-        asked = Asked(change.account, subject, change.reply, b"", who)
-        self.answering.send("", asked, answer)
 
     def _failed(self, account: str, name: str, step: Step, error: Exception) -> None:
         """Reports a failure to the meta leader, which tells the requester."""

@@ -7,7 +7,7 @@ the system account.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -23,9 +23,10 @@ from jsserver.cluster.meta import Name
 from jsserver.cluster.stepdown import successor
 from jsserver.instances.backend import StoreError
 from jsserver.instances.running import Consumer, Stream
+from jsserver.services.answering import headers_of
 from jsserver.services.answers import encoded
 from jsserver.services.clusterapi import failed, type_of
-from jsserver.services.replicas import Member
+from jsserver.services.membership import Member
 from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from jsserver.access.accounts import Accounts
     from jsserver.api.responses import ConsumerInfo, StreamInfo
     from jsserver.cext.engine import Item
-    from jsserver.cext.groups import GroupFace
+    from jsserver.cext.groups import GroupFace, GroupState
     from jsserver.cluster.answers import Api
     from jsserver.cluster.proposals import Asked
     from jsserver.cluster.stepdown import Known
@@ -51,9 +52,16 @@ REPLICATED = (
     *("STREAM.PURGE", "STREAM.MSG.DELETE", "STREAM.LEADER.STEPDOWN"),
     *("CONSUMER.RESET", "CONSUMER.LEADER.STEPDOWN"),
 )
-"""Requests that change a replicated asset: its group has to agree first."""
+"""Requests about an asset with replicas that its group has to agree on."""
+LOOKING = 0.05
+"""Seconds between two looks whether that was agreed on."""
 STREAM_INFO, CONSUMER_INFO = "$JSC.SI.", "$JSC.CI."
 """Prefixes of the subjects on which servers ask an asset's leader for its INFO."""
+
+
+def is_lost(now: GroupState, term: int) -> bool:
+    """Whether what was proposed in this term and is not applied never will be."""
+    return now.last_term > term and now.applied >= now.last
 
 
 class HeldApi:
@@ -84,6 +92,7 @@ class HeldApi:
         if held is not None:
             for prefix in (STREAM_INFO, CONSUMER_INFO):
                 self._system.serve_requests(f"{prefix}>".encode())
+            held.owed.begin()
 
     # ---- requests of clients
 
@@ -93,6 +102,13 @@ class HeldApi:
         if found is not None:
             return found
         return self._unheld.seen(account, stream, consumer)
+
+    def leader(self, account: str, stream: str, consumer: str) -> str:
+        """The id of the server that leads what is held here; "": none is known."""
+        found = None if self._held is None else self._held.asset(account, stream, consumer)
+        member = None if found is None else found.member
+        leader = member.looked() if isinstance(member, Member) else ""
+        return "" if leader == self._own else leader
 
     def answer(self, api: Api, asked: Asked) -> None:
         """Answers a request about an asset that this server leads."""
@@ -113,12 +129,11 @@ class HeldApi:
             done = SuccessResponse(type=type_of(api), success=True)
             held.answering.send(api.name, asked, done)
             return
-        who = msgspec.json.encode(asked.client)
         request = Request(
             account=asked.account,
             subject=asked.subject.encode("utf-8", "surrogateescape"),
             reply=asked.reply.encode("utf-8", "surrogateescape"),
-            headers=b"NATS/1.0\r\nNats-Request-Info: " + who + b"\r\n\r\n",
+            headers=headers_of(asked),
             payload=asked.body,
             cost=0,
             through=self._system_account,
@@ -132,27 +147,46 @@ class HeldApi:
     ) -> None:
         """Proposes the change; the requester is answered when the group has agreed."""
         assert self._held is not None
-        answering = self._held.answering
+        answering, term = self._held.answering, member.replica.state().term
         try:
             answer = self._asked(api, asked, asset, member)
         except ApiError as error:
             answer = failed(api, error)
-        if answer is None:
+        if answer is False:
+            answering.retry(asked)
+        elif answer is None:
             answering.expect(api.name, asked)
+            asyncio.get_running_loop().call_later(LOOKING, self._look, asked, member, term)
         else:
             answering.send(api.name, asked, answer)
 
+    def _look(self, asked: Asked, member: Member, term: int) -> None:
+        """Whether what was proposed in this term is lost: then whoever leads now is asked."""
+        assert self._held is not None
+        if not self._held.answering.expects(asked.reply):
+            return
+        try:
+            lost = is_lost(member.replica.state(), term)
+        except ValueError:
+            return  # it is closed
+        if lost:
+            self._held.answering.retry(asked)
+        else:
+            asyncio.get_running_loop().call_later(LOOKING, self._look, asked, member, term)
+
     def _asked(
         self, api: Api, asked: Asked, asset: Stream | Consumer, member: Member
-    ) -> Response | None:
-        """The answer at once; None: the group was asked, and its news brings the answer."""
+    ) -> Response | Literal[False] | None:
+        """An answer for now; None: the group is asked, and the answer comes with what it says;
+        False: this server does not lead any more."""
         replica = member.replica
         subject = asked.subject.encode("utf-8", "surrogateescape")
         reply = asked.reply.encode("utf-8", "surrogateescape")
         client = msgspec.json.encode(asked.client)
         if api.name.endswith("LEADER.STEPDOWN"):
-            done = replica.hand_over(self._to(asked, replica))
-            return SuccessResponse(type=type_of(api), success=done)
+            if not replica.hand_over(self._to(asked, replica)):
+                return False
+            return SuccessResponse(type=type_of(api), success=True)
         strict = self._shared.settings.strict
         if isinstance(replica, ConsumerReplica):
             assert isinstance(asset, Consumer)
@@ -189,9 +223,7 @@ class HeldApi:
                 seq=one.seq,
                 erase=not one.no_erase,
             )
-        if not done_so_far:
-            raise errcodes.CLUSTER_NOT_AVAIL()
-        return None
+        return None if done_so_far else False
 
     def _to(self, asked: Asked, replica: GroupFace) -> bytes:
         """The id of the member that is to lead next; b"": any."""
@@ -201,7 +233,9 @@ class HeldApi:
     # ---- requests of other servers
 
     def take(self, item: Item) -> bool:
-        """Takes a message from the inbox if it is another server's request; whether it was."""
+        """Whether a message out of the inbox is what another server asks, or passes on."""
+        if self._held is not None and self._held.owed.take(item):
+            return True
         subject, reply, _, payload = item.texts
         text = subject.decode("utf-8", "surrogateescape")
         if item.numbers[0] != self._system.id:

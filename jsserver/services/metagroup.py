@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,11 @@ from jsserver.cluster.answers import Meta
 from jsserver.cluster.groups import RaftMember, Replica, member_of, peer_state, replicas
 from jsserver.cluster.meta import Change, MetaError, MetaState
 from jsserver.cluster.placement import Room, Rules
+from jsserver.cluster.succession import Succession
 from jsserver.disk import groupkeys
 from jsserver.disk.directories import make_directory
 from jsserver.disk.quarantine import put_aside, settle
-from jsserver.services.clusterapi import ClusterApi
+from jsserver.services.clusterapi import ClusterApi, ours
 from jsserver.services.held_api import HeldApi
 from jsserver.services.holdings import Holdings
 from jsserver.services.members import Members, Said
@@ -82,17 +84,20 @@ class MetaGroup:
         are not loaded."""
         self.state = MetaState()
         self.leader = ""
-        """The leader's name, or its id where the name is unknown; "": there is no leader."""
+        """The name of the server that leads, its id where nobody knows the name; "": none does."""
+        self._leader = ""  # its id
         self._options = options
         self._plane = plane
         self._accounts = accounts
         self._directory = os.path.join(directory, options.system, "_js_", NAME.decode())
         self._log = log
         self._id = short_hash(name)
+        self._succession = Succession(self._id)
         self._known = {self._id: name}
         """Names of servers by id, also of servers that are gone."""
         self._cluster = cluster
         self._names = names
+        self._there = partial(ours, accounts[options.system], names)
         self._groups: RaftGroups | None = None
         self._group: RaftGroup | None = None
         self._writer: threading.Thread | None = None
@@ -106,10 +111,7 @@ class MetaGroup:
         self._jetstream = jetstream
         self._held_api: HeldApi | None = None
         self.holdings = Holdings(
-            accounts,
-            options.system,
-            jetstream,
-            held,
+            *(accounts, options.system, jetstream, held),
             id=self._id,
             name=name,
             cluster=cluster,
@@ -164,6 +166,7 @@ class MetaGroup:
                 self._name_of,
                 self._names,
                 self._jetstream.keys,
+                self._there,
             )
             self._held.replicas.begin(mesh)
         self._unheld = Unheld(
@@ -178,8 +181,7 @@ class MetaGroup:
         self._unheld.replace(self.state)
         self._open_api(self._unheld)
         self._take()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(SNAPSHOT_PERIOD, self._keep_again)
+        self._timer = asyncio.get_running_loop().call_later(SNAPSHOT_PERIOD, self._keep_again)
 
     def _open_api(self, held: Unheld) -> None:
         """Begins to answer requests of the API."""
@@ -232,9 +234,11 @@ class MetaGroup:
             self._lead,
             api,
             self._log,
+            own=self._id,
             answering=self.holdings.answering,
             state=lambda: self.state,
             meta=self._meta,
+            leader=lambda: self._leader,
             online=self._members.online,
             needed=self._needed,
         )
@@ -459,8 +463,10 @@ class MetaGroup:
                 self._lead.end()
             elif not self._lead.leads:
                 self._lead.begin(self.state)
-        leader = self._name_of(now.leader.decode("latin-1"))
-        if leader != self.leader:
+        self._leader = now.leader.decode("latin-1")
+        leads = bool(self._lead and self._lead.leads)
+        self._succession.look(self._leader, leads, time.monotonic())
+        if (leader := self._name_of(self._leader)) != self.leader:
             self.leader = leader
             self._ever_led = self._ever_led or bool(leader)
             own = self._own_group() if leader == self._known[self._id] else None
@@ -545,10 +551,12 @@ class MetaGroup:
     # ---- what the leader does
 
     def _meta(self) -> Meta:
-        """The leader's state, as far as this server has to say that no leader answers yet."""
-        if not self.leader:
-            return Meta.LEADERLESS
-        return Meta.BEGINS if self.leader == self._known[self._id] else Meta.LED
+        """Who leads, where this server does not answer as the leader yet."""
+        now = time.monotonic()
+        if self._leader not in ("", self._id):
+            return Meta.LEFT if self._succession.led_lately(now) else Meta.LED
+        there, elected = self._there() & self.members().keys(), bool(self._leader)
+        return Meta.LEADERLESS if self._succession.answers(elected, there, now) else Meta.LED
 
     def propose(self, entry: bytes) -> bool:
         """Proposes an entry to the group; False: this server is not the leader."""

@@ -188,13 +188,16 @@ class MetaLead:
     def _tell(self, told: Told) -> None:
         self._answering.settle(told.reply, told.body, refused=told.refused)
 
-    def _propose_all(self, entries: list[bytes]) -> None:
-        for entry in entries:
-            self._propose(entry)
+    def _propose_all(self, entries: list[bytes]) -> bool:
+        """False: this server does not lead any more."""
+        return all([self._propose(entry) for entry in entries])
 
-    def _propose(self, entry: bytes) -> None:
-        if not self._group.propose(entry) and self._leader is not None:
-            self._leader.refused(entry)  # the requester asks the new leader again
+    def _propose(self, entry: bytes) -> bool:
+        if self._group.propose(entry):
+            return True
+        if self._leader is not None:
+            self._leader.refused(entry)
+        return False
 
     # ---- requests
 
@@ -246,7 +249,10 @@ class MetaLead:
         """Handles a request once the asset's leader has answered an INFO request, or not in
         time."""
         info = await self._info(subject, ASKING)
-        if self._leader is None or self._system_account not in self._accounts:
+        if self._system_account not in self._accounts:
+            return
+        if self._leader is None:
+            self._answering.retry(asked)
             return
         try:
             self._agree(name, asked, self._leader.handle(name, asked, info))
@@ -256,13 +262,16 @@ class MetaLead:
     def _agree(self, name: str, asked: Asked, entries: list[bytes]) -> None:
         """Proposes a request's entries; the answer follows when they are agreed on."""
         self._answering.expect(name, asked)
-        self._propose_all(entries)
+        if not self._propose_all(entries):
+            self._answering.retry(asked)
 
-    def _remove_peer(self, asked: Asked) -> Response:
+    def _remove_peer(self, asked: Asked) -> Response | None:
         assert self._leader is not None
         peer = _peer_in(asked)
         found, replaced = self._leader.remove_peer(asked.account, asked.args[0], peer)
-        self._propose_all(found)
+        if not self._propose_all(found):
+            self._answering.retry(asked)
+            return None
         if not replaced:
             raise errcodes.PEER_REMAP()
         kind = f"{TYPE_PREFIX}stream_remove_peer_response"
@@ -320,9 +329,11 @@ class MetaLead:
 
     # ---- requests of the system account
 
-    def _step_down(self, asked: Asked) -> Response:
+    def _step_down(self, asked: Asked) -> Response | None:
         peers = self._group.members()
-        self._group.hand_over(successor(asked.body, self._own, peers, self._members))
+        if not self._group.hand_over(successor(asked.body, self._own, peers, self._members)):
+            self._answering.retry(asked)
+            return None
         kind = f"{TYPE_PREFIX}meta_leader_stepdown_response"
         return SuccessResponse(type=kind, success=True)
 

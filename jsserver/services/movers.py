@@ -21,7 +21,8 @@ from jsserver.cluster.desired import Seen, Step, next_step, wish_of
 from jsserver.cluster.meta import MetaState, Name, Op, StreamAssignment, group_of, peers_of
 from jsserver.cluster.proposals import Said, entry
 from jsserver.cluster.regroup import replicas_of
-from jsserver.services.replicas import HEARD, Member, Replicas
+from jsserver.services.membership import Member
+from jsserver.services.replicas import HEARD, Replicas
 from jsserver.services.reports import Reports
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from jsserver.cluster.meta import Change, Name, group_of, peers_of
-from jsserver.services.replicas import HEARD, Member, Replicas
+from jsserver.services.membership import Member
+from jsserver.services.replicas import HEARD, Replicas
 from jsserver.services.standing import Standing
 
 if TYPE_CHECKING:

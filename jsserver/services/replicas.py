@@ -16,8 +16,6 @@ from jsserver.cext.replicas import (
     open_consumer_replica,
     open_stream_replica,
 )
-from jsserver.cluster.answers import Asset
-from jsserver.cluster.desired import members_now
 from jsserver.cluster.groups import RaftMember, all_assigned, member_of, peer_state
 from jsserver.cluster.meta import Name, group_of, peers_of
 from jsserver.disk import groupkeys
@@ -25,6 +23,7 @@ from jsserver.disk.directories import are_beside, make_directory
 from jsserver.instances import metafiles
 from jsserver.instances.progress import state_of
 from jsserver.services import standing
+from jsserver.services.membership import Member, Said
 from jsserver.services.standing import Standing
 from jsserver.text.goformat import parse_rfc3339, rfc3339_nano
 from jsserver.wire.types import ClusterInfo
@@ -39,10 +38,6 @@ if TYPE_CHECKING:
     from jsserver.instances.rounds import Work
     from jsserver.instances.running import Consumer, Stream
 
-Said = dict[str, Any]
-GRACE = 10.0
-"""Seconds for which a member that was current still counts as current: an election takes about as
-long."""
 GROUP_FOLDERS = ("msgs", "snapshots")
 """The folders in every group's directory."""
 RESTORED = "restored"
@@ -66,88 +61,9 @@ class Mesh(NamedTuple):
     names: Callable[[], Iterable[str]]
     """Names of the servers that this one is connected to."""
     keys: Keys | None
-    """Keys of an encrypted store; None: not encrypted."""
-
-
-class Member:
-    """This server's member of an asset's group."""
-
-    def __init__(self, name: Name, said: Said, groups: Path) -> None:
-        """`groups`: the directory of all groups."""
-        self.name = name
-        self.group = str(group_of(said).get("name", ""))
-        self.peers = peers_of(said)
-        self.directory = groups / self.group
-        self.standing = Standing.MEMBER
-        self.replica: StreamReplica | ConsumerReplica
-        self.leader = ""
-        """The id of the leader at the last look, "" for none."""
-        self.led_since = 0
-        """When this server became the leader, in ns since the epoch; 0: it is not the leader."""
-        self.ever_led = False
-        """Whether the group has had a leader since the member was opened."""
-        self.served = False
-        """For a stream: whether all its consumers have been open at the same time."""
-        self._current_at = -GRACE
-        """When the member was last seen to be current."""
-
-    @property
-    def handle(self) -> Any:
-        """The handle of the stream or consumer."""
-        return self.replica.handle
-
-    def leads(self) -> bool:
-        """Whether this server leads the asset, and is ready to."""
-        try:
-            return self.replica.leads()
-        except ValueError:
-            return False  # closed
-
-    def assign(self, said: Said) -> None:
-        """Takes over the members of a new assignment."""
-        self.peers = peers_of(said)
-        self.have(members_now(said, self.known()))
-
-    def have(self, peers: list[str]) -> None:
-        """Sets the group's members, also where they differ from the assignment during a move."""
-        self.replica.assign([peer.encode() for peer in peers])
-
-    def known(self) -> list[str]:
-        """The ids of the members in the group's log."""
-        return [peer.id.decode("latin-1") for peer in self.replica.peers()]
-
-    def trouble(self) -> str:
-        """Why the member is not current, in nats-server's words; "": it is, or was up to GRACE ago,
-        as an election or newly arrived entries are no trouble."""
-        try:
-            why = self._behind()
-        except ValueError:
-            return "group node missing"  # just closed
-        now = time.monotonic()
-        if not why:
-            self._current_at = now
-        return why if now - self._current_at > GRACE else ""
-
-    def _behind(self) -> str:
-        replica, state = self.replica, self.replica.state()
-        if not state.leader or state.error or state.diverged or state.role == "stopped":
-            return "group node unhealthy"
-        if isinstance(replica, ConsumerReplica):
-            return "" if state.applied >= state.commit else "group node unhealthy"
-        return "" if replica.caught_up() else "stream catching up"
-
-    def seen(self) -> Asset:
-        """The asset's role on this server."""
-        if self.leads():
-            return Asset.LEADS
-        return Asset.HELD if self.looked() else Asset.LEADERLESS
-
-    def looked(self) -> str:
-        """The id of the group's leader; "": there is none, or this member is closed."""
-        try:
-            return self.replica.state().leader.decode("latin-1")
-        except ValueError:
-            return ""
+    """Of an encrypted store; None: it is in clear."""
+    there: Callable[[], set[str]]
+    """The ids of those of these servers that pass on what they do not answer."""
 
 
 class Replicas:
@@ -358,7 +274,8 @@ class Replicas:
 
     def _new(self, name: Name) -> Member:
         assert self._mesh is not None
-        member = Member(name, self._said[name], self._mesh.directory)
+        mesh = self._mesh
+        member = Member(name, self._said[name], mesh.directory, self._peer, mesh.there)
         if not is_group(member.group):
             raise OSError("its assignment names no group")
         begins = self._begins.pop(name, Standing.MEMBER)
@@ -428,8 +345,8 @@ class Replicas:
                 member.replica.gone(peer.encode())
 
     def look(self, member: Member) -> bool:
-        """Notes the group's present leader; whether it is another one, or this server."""
-        leads, leader = member.leads(), member.looked()
+        """Whether somebody else leads than before."""
+        changed, leads = member.look(), member.leads()
         if leads and not member.led_since:
             member.led_since = time.time_ns()
             group = self._group(member)
@@ -437,9 +354,6 @@ class Replicas:
                 self.elected(member.name, group)
         elif not leads:
             member.led_since = 0
-        changed = leader != member.leader
-        member.leader = leader
-        member.ever_led = member.ever_led or bool(leader)
         return changed or leads
 
     def name_of(self, peer: str) -> str:
@@ -575,9 +489,3 @@ def clear(stream: Stream, whole: bool) -> None:
     for member in (stream.member, *(one.member for one in stream.consumers.values())):
         if isinstance(member, Member):
             metafiles.erase(member.directory)
-
-
-def is_led_elsewhere(asset: Stream | Consumer | None) -> bool:
-    """Whether another server leads an asset that runs here."""
-    member = None if asset is None else asset.member
-    return isinstance(member, Member) and member.seen() is Asset.HELD

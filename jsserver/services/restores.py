@@ -21,7 +21,7 @@ from jsserver.cluster.meta import Name, Op, account_of, group_of, peers_of
 from jsserver.cluster.regroup import consumer_replicas
 from jsserver.instances import recovery
 from jsserver.services.answering import client_of
-from jsserver.services.replicas import Member
+from jsserver.services.membership import Member
 from jsserver.text.nuid import token
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError

@@ -188,34 +188,47 @@ PARTS = {
     },
     "services.clusterapi": {
         *("access.accounts", "api", "cluster", "process.logs", "services.answering"),
-        *("services.metalead", "services.needed", "wire"),
+        *("instances", "services.metalead", "services.needed", "text.identity", "wire"),
     },
     "services.unheld": {
         *("access.accounts", "api", "cluster", "process.logs", "services.answers"),
         *("services.clusterapi", "services.subjects", "text.goformat", "wire"),
     },
     "services.standing": {"disk.directories", "disk.quarantine"},
+    "services.membership": {"cluster", "instances", "services.standing"},
+    "services.owed": {"services.membership"},
     "services.replicas": {
         *("assets", "cluster", "disk.directories", "disk.groupkeys", "disk.keys", "instances"),
-        *("services.standing", "text.goformat", "wire"),
+        *("services.membership", "services.standing", "text.goformat", "wire"),
     },
-    "services.anew": {"cluster", "instances", "process.logs", "services.replicas"},
-    "services.regrouping": {"cluster", "instances", "services.replicas", "services.standing"},
-    "services.movers": {"cluster", "instances", "services.replicas", "services.reports"},
+    "services.anew": {"cluster", "instances", "process.logs", "services.membership"},
+    "services.regrouping": {
+        *("cluster", "instances", "services.membership", "services.replicas"),
+        "services.standing",
+    },
+    "services.movers": {
+        *("cluster", "instances", "services.membership", "services.replicas"),
+        "services.reports",
+    },
     "services.changes": {
-        *("api", "assets", "cluster", "instances", "services.replicas", "text.goformat", "wire"),
+        *("api", "assets", "cluster", "instances", "services.membership", "text.goformat"),
+        "wire",
+    },
+    "services.settling": {
+        *("api", "cluster", "instances", "services.answering", "services.changes"),
+        *("services.membership", "services.owed"),
     },
     "services.refusals": {"api", "cluster", "instances", "text.goformat", "wire"},
     "services.restores": {
         *("api", "assets", "cluster", "instances", "services.answering", "services.refusals"),
-        *("services.replicas", "text.nuid", "wire"),
+        *("services.membership", "services.replicas", "text.nuid", "wire"),
     },
     "services.held": {
-        *("access.accounts", "api", "assets", "cluster", "instances", "process.logs"),
+        *("access.accounts", "assets", "cluster", "instances", "process.logs"),
         *("services.answering", "services.answers", "services.changes", "services.jetstream"),
-        *("services.anew", "services.movers", "services.needed", "services.refusals"),
-        "services.regrouping",
-        *("services.replicas", "services.restores"),
+        *("services.anew", "services.membership", "services.movers", "services.needed"),
+        *("services.owed", "services.refusals", "services.regrouping"),
+        *("services.replicas", "services.restores", "services.settling"),
         *("text.goformat", "wire"),
     },
     "services.holdings": {
@@ -223,9 +236,10 @@ PARTS = {
         *("services.held", "services.jetstream", "services.unheld", "services.usages"),
     },
     "services.held_api": {
-        *("access.accounts", "api", "assets", "cluster", "instances", "services.answers"),
-        *("services.clusterapi", "services.held", "services.jetstream"),
-        *("services.replicas", "services.unheld", "wire"),
+        *("access.accounts", "api", "assets", "cluster", "instances", "services.answering"),
+        *("services.answers", "services.clusterapi", "services.held", "services.jetstream"),
+        "services.membership",
+        *("services.unheld", "wire"),
     },
     "services.metagroup": {
         *("access.accounts", "assets", "cluster", "config", "disk.directories", "disk.groupkeys"),

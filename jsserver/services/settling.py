@@ -1,0 +1,155 @@
+"""Answers to changes of streams and consumers that the meta group has agreed on: given by who
+leads, and told to the account.
+
+Lives in the event loop.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from jsserver.api.consumer_api import consumer_info
+from jsserver.api.responses import TYPE_PREFIX, Response, SuccessResponse
+from jsserver.api.stream_api import described
+from jsserver.cluster.meta import Change, Name, Op
+from jsserver.cluster.proposals import Asked
+from jsserver.services.changes import tell_gone, tell_put, when_counted
+from jsserver.services.membership import Duty, Owes, owes
+from jsserver.services.owed import Owed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from jsserver.api.dispatch import Dispatcher
+    from jsserver.instances.account import Account
+    from jsserver.instances.running import Consumer, Stream
+    from jsserver.instances.shared import Shared
+    from jsserver.services.answering import Answering
+
+
+class Waiting(NamedTuple):
+    """A change of an asset that nobody leads."""
+
+    change: Change
+    before: str | None
+    """Until when a consumer was to pause before it; None: it was made."""
+
+
+class Settling:
+    """Of one server."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        shared: Shared,
+        answering: Answering,
+        owed: Owed,
+        *,
+        look: Callable[[Name], None],
+        start: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        """`look`: sees who leads an asset, and calls settle_waiting(); `start`: runs a task."""
+        self._accounts = dispatcher.accounts
+        self._advisories = dispatcher.advisories
+        self._shared = shared
+        self._answering = answering
+        self._owed = owed
+        self._look = look
+        self._start = start
+        self._waiting: dict[Name, list[Waiting]] = {}
+
+    # ---- changes of what nobody leads, or another server
+
+    def waits(self, asset: Name) -> bool:
+        """Whether who asked for a change of it is to be answered when somebody leads."""
+        return asset in self._waiting
+
+    def settle(self, owed: Owes, asset: Name, change: Change, before: str | None = None) -> None:
+        """A change is answered by who leads its asset next, or by another server."""
+        if not change.reply:
+            return
+        if owed.duty is Duty.WAIT or not owed.led_before:
+            self._waiting.setdefault(asset, []).append(Waiting(change, before))
+        else:
+            self._owed.settle(owed, change.reply, partial(self._wait, asset, change, before))
+
+    def _wait(self, asset: Name, change: Change, before: str | None) -> None:
+        self._waiting.setdefault(asset, []).append(Waiting(change, before))
+        self._look(asset)
+
+    def settle_waiting(self, account: Account, stream: Stream, asset: Name, *, leads: bool) -> None:
+        """Somebody leads the asset: this server, or another one."""
+        now = stream.consumers.get(asset.consumer) if asset.consumer else stream
+        for change, before in self._waiting.pop(asset, []):
+            if leads and now is stream:
+                made = change.before is None
+                self._start(self.tell_stream(account, stream, change, made=made))
+            elif leads and now is not None:
+                consumer: Any = now
+                tell = partial(self.tell_consumer, account, stream, consumer, change, before)
+                self._start(when_counted(self._shared, consumer, tell))
+            else:
+                self.settle(owes(now), asset, change, before)
+
+    # ---- what is told
+
+    async def tell_stream(
+        self, account: Account, stream: Stream, change: Change | None, *, made: bool
+    ) -> None:
+        """A stream was made or changed."""
+        if change is None:
+            return
+        updated = change.op is Op.UPDATE_STREAM
+        if made or updated:
+            action = "modify" if updated else "create"
+            self._advisories.stream(account.name, stream.name, action)
+        if not change.reply:
+            return
+        info = await described(account, stream)
+        info.type = f"{TYPE_PREFIX}stream_{'update' if updated else 'create'}_response"
+        info.domain = ""
+        info.did_create = made and not updated
+        self.answer(change, info)
+
+    def tell_consumer(
+        self,
+        account: Account,
+        stream: Stream,
+        now: Consumer,
+        change: Change | None,
+        before: str | None = None,
+    ) -> None:
+        """Likewise a consumer. `before`: until when it was to pause, None: it was made."""
+        if change is None:
+            return
+        asset = Name(account.name, stream.name, now.name)
+        tell_put(self._advisories, asset, now, before, self._shared.clock())
+        if change.reply:
+            info = consumer_info(self._shared, stream, now, changed=True)
+            info.type = f"{TYPE_PREFIX}consumer_create_response"
+            self.answer(change, info)
+
+    def tell_gone(self, assets: list[Name]) -> None:
+        """These are no more."""
+        tell_gone(self._advisories, assets)
+
+    def settle_removal(self, owed: Owes, change: Change, *, told: bool) -> None:
+        """An asset is no more. `told`: whether the account hears of it."""
+        asset = Name(change.account, change.stream, change.consumer)
+        self._owed.settle(owed, change.reply, partial(self._removed, asset, change, told))
+
+    def _removed(self, asset: Name, change: Change, told: bool) -> None:
+        if told:
+            self.tell_gone([asset])
+        kind = "consumer_delete" if asset.consumer else "stream_delete"
+        self.answer(change, SuccessResponse(type=f"{TYPE_PREFIX}{kind}_response", success=True))
+
+    def answer(self, change: Change, answer: Response) -> None:
+        """To who asked for the change, if anybody waits for that."""
+        said = change.said or {}
+        subject, client = str(said.get("subject", "")), said.get("client")
+        who = client if isinstance(client, dict) else {}
+        asked = Asked(change.account, subject, change.reply, b"", who)
+        self._answering.send("", asked, answer)

@@ -1,0 +1,120 @@
+"""Requests that are sent while another server of the cluster begins to lead: each gets an answer,
+and one only."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from nats.aio.client import Client
+
+from tests.client.aio import asynchronous, connected, until
+from tests.client.mesh import Cluster
+from tests.client.test_meta_leader import leads
+from tests.client.test_replicated import asked
+from tests.servers import Servers
+
+pytestmark = pytest.mark.usefixtures("peer_present")
+
+THREE = {"num_replicas": 3}
+STREAM = {"name": "S", "subjects": ["s"], **THREE}
+DURABLE = {"stream_name": "S", "config": {"durable_name": "D", "ack_policy": "explicit"}}
+OTHER = {"stream_name": "S", "config": {"durable_name": "E", "ack_policy": "explicit"}}
+REQUESTS: list[tuple[str, object]] = [
+    ("STREAM.INFO.S", None),
+    ("CONSUMER.INFO.S.D", None),
+    ("STREAM.UPDATE.S", {**STREAM, "max_msgs": 10}),
+    ("CONSUMER.DURABLE.CREATE.S.E", OTHER),
+    ("STREAM.PURGE.S", None),
+    ("CONSUMER.DELETE.S.E", None),
+    ("STREAM.CREATE.T", {"name": "T", "subjects": ["t"], **THREE}),
+    ("STREAM.NAMES", None),
+    ("STREAM.UPDATE.S", STREAM),
+    ("STREAM.DELETE.T", None),
+    ("INFO", None),
+]
+"""In an order in which each can be done after those before it, again and again."""
+ALONE = 0.7
+"""Seconds within which a second answer would come: servers wait half a second for who leads."""
+
+
+class Answers:
+    """Those to requests, by the number of the request."""
+
+    def __init__(self, client: Client, system: Client) -> None:
+        self.client = client
+        self.system = system
+        self.inbox = client.new_inbox()
+        self.heard: dict[int, list[dict[str, Any]]] = {}
+        self.names: list[str] = []
+
+    async def listen(self) -> None:
+        async def take(message: Any) -> None:
+            number = int(message.subject.rsplit(".", 1)[1])
+            self.heard.setdefault(number, []).append(json.loads(message.data))
+
+        for one in (self.client, self.system):
+            await one.subscribe(f"{self.inbox}.*", cb=take)
+            await one.flush()
+
+    async def ask(self, subject: str, body: object) -> int:
+        self.names.append(subject)
+        number = len(self.names) - 1
+        data = b"" if body is None else json.dumps(body).encode()
+        asks = self.system if subject.startswith("META") else self.client
+        await asks.publish(f"$JS.API.{subject}", data, f"{self.inbox}.{number}")
+        await asks.flush()
+        return number
+
+    async def answered(self, *numbers: int) -> None:
+        """Waits until all of these are."""
+        with contextlib.suppress(AssertionError):
+            await until(lambda: {*numbers} <= self.heard.keys(), 3)
+
+
+async def started(servers: Servers, kinds: str) -> Cluster:
+    cluster = Cluster(servers)
+    cluster.start_all(kinds)
+    await cluster.whole()
+    async with connected(cluster.members[0]) as client:
+
+        async def placed() -> bool:
+            return "error" not in await asked(client, "STREAM.CREATE.S", STREAM)
+
+        await until(placed, 60)
+        answer = await asked(client, "CONSUMER.DURABLE.CREATE.S.D", DURABLE)
+        assert "error" not in answer, answer
+    return cluster
+
+
+async def round_of(answers: Answers, stepdown: str, pause: float) -> None:
+    """Each request, behind one that has another server lead."""
+    for subject, body in REQUESTS:
+        first = await answers.ask(stepdown, None)
+        await asyncio.sleep(pause)
+        await answers.answered(first, await answers.ask(subject, body))
+
+
+@pytest.mark.parametrize(
+    "stepdown", ["STREAM.LEADER.STEPDOWN.S", "CONSUMER.LEADER.STEPDOWN.S.D", "META.LEADER.STEPDOWN"]
+)
+@asynchronous
+async def test_each_gets_one_answer(servers: Servers, stepdown: str) -> None:
+    cluster = await started(servers, "ooo")
+    async with (
+        connected(cluster.members[0]) as client,
+        connected(cluster.members[1], user="sys", password="sys") as system,
+    ):
+        answers = Answers(client, system)
+        await answers.listen()
+        for pause in (0, 0.002, 0.01):
+            await until(lambda: leads(cluster) != "", 20)
+            await round_of(answers, stepdown, pause)
+        await asyncio.sleep(ALONE)
+        names = answers.names
+        found = [answers.heard.get(number, []) for number in range(len(names))]
+        assert [(names[n], one) for n, one in enumerate(found) if len(one) != 1] == []
+        refused = [(names[n], one) for n, (one,) in enumerate(found) if "error" in one]
+        # Without a leader of the meta group for half a second, error 10008 is the answer.
+        assert refused == [] or stepdown.startswith("META")
