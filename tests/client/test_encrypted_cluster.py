@@ -94,6 +94,7 @@ async def test_either_server_goes_on_in_an_encrypted_directory(
         await until(lambda: agree(cluster.members), 90)
         async with connected(cluster.members[number]) as client:
             await meet_stream(client, "S.a")
+    await until(lambda: agree(cluster.members), 60)
     found = await stored(cluster.members[2])
     assert len(found) == expected + 2
     assert found.count(SECRET) == 50

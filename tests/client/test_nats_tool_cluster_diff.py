@@ -38,7 +38,6 @@ STREAMS = (
     "stream cluster step-down NONE --force",
     "stream cluster balance",
     "stream cluster cancel-move S --force",
-    "stream cluster evacuate S NONE --force",
     "stream cluster evacuate NONE A --force",
     "consumer ls S",
     "consumer info S D",
@@ -102,7 +101,6 @@ BUCKETS = (
     "bench js pub sync bench.x --create --stream=BENCH --replicas=3 --msgs=50 --size=16 "
     "--no-progress",
     "bench js ordered --stream=BENCH --msgs=50 --no-progress",
-    f"server cluster step-down --host=B --force {SYS}",
     f"server cluster step-down --host=NONE --force {SYS}",
     f"server cluster peer-remove NONE --force {SYS}",
     f"server cluster peer-remove A --force {SYS}",
