@@ -92,7 +92,7 @@ async def round_of(answers: Answers, stepdown: str, pause: float) -> None:
     """Each request, behind one that has another server lead."""
     for subject, body in REQUESTS:
         first = await answers.ask(stepdown, None)
-        await asyncio.sleep(pause)
+        await asyncio.sleep(pause)  # the request comes so long after the stepdown
         await answers.answered(first, await answers.ask(subject, body))
 
 
@@ -111,7 +111,7 @@ async def test_each_gets_one_answer(servers: Servers, stepdown: str) -> None:
         for pause in (0, 0.002, 0.01):
             await until(lambda: leads(cluster) != "", 20)
             await round_of(answers, stepdown, pause)
-        await asyncio.sleep(ALONE)
+        await asyncio.sleep(ALONE)  # a second answer would come by then
         names = answers.names
         found = [answers.heard.get(number, []) for number in range(len(names))]
         assert [(names[n], one) for n, one in enumerate(found) if len(one) != 1] == []
