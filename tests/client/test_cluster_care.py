@@ -82,10 +82,10 @@ async def test_a_server_is_drained_and_gets_its_part_again(servers: Servers, kin
             assert name not in members
 
             async def evened() -> bool:
-                """A busy server may answer too late for a plan, so the command is repeated."""
+                """Whether the server holds streams again. The command is repeated, as a busy server
+                may answer too late for a plan, and a leader may stay longer than it waits."""
                 done = await command(cluster.members[1], "balance", "--apply")
-                assert done.returncode == 0, done
-                return bool(held_by(cluster)[name])
+                return done.returncode == 0 and bool(held_by(cluster)[name])
 
             await until(evened, 90)
             await take(load)
@@ -107,7 +107,9 @@ async def test_what_nobody_else_can_take_stays(servers: Servers, kinds: str) -> 
         assert "4 replicas cannot leave B; nothing was changed" in refused.stdout
         assert held_by(cluster) == before
         partly = await command(cluster.members[0], "drain", "B", "--apply", "--partial")
-        assert partly.returncode == 3 and "B holds 4 still" in partly.stdout, partly
+        # B may lead nothing by chance; then no step is left to take.
+        said = ("B holds 4 still", "B leads and holds nothing that can leave")
+        assert partly.returncode == 3 and any(one in partly.stdout for one in said), partly
         assert held_by(cluster)["B"] == 2 * STREAMS
 
 

@@ -15,6 +15,7 @@ from nats.errors import TimeoutError as NoAnswer
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import ACCOUNTS, Cluster, page
 from tests.client.test_meta_member import NO_STREAMS, Members
+from tests.client.test_operator_cluster import meet_stream
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -163,7 +164,7 @@ async def works(server: Server, name: str) -> None:
             return "error" not in await api(client, f"STREAM.CREATE.{name}", config)
 
         await until(made)
-        await client.request(f"{name}.a", b"1", timeout=10)
+        await meet_stream(client, f"{name}.a")
         body = {"stream_name": name, "config": DURABLE}
         assert "error" not in await api(client, f"CONSUMER.DURABLE.CREATE.{name}.D", body)
         assert name in (await api(client, "STREAM.NAMES"))["streams"]

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.client.aio import asynchronous, connected, until
+from tests.client.mesh import page
 from tests.client.test_held_diff import done
 from tests.client.test_replicated import Three, asked, current, led_by
-from tests.servers import Servers
+from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -28,6 +29,13 @@ def hurt(block: Path, body: bytes) -> None:
         byte = file.read(1)[0]
         file.seek(at)
         file.write(bytes([byte ^ 1]))
+
+
+def kept(member: Server) -> int:
+    """How many messages a member of the stream holds."""
+    details = page(member, "jsz?accounts=1&streams=1")["account_details"]
+    streams = [stream for one in details for stream in one.get("stream_detail") or []]
+    return sum(one["state"]["messages"] for one in streams if one["name"] == "S")
 
 
 @asynchronous
@@ -49,7 +57,7 @@ async def test_a_message_that_is_damaged_here_comes_from_another_member(servers:
         shutil.rmtree(members.holder.store)
         hurt(blocks[0], bodies[DAMAGED])
         members.holder.start()
-        await until(lambda: current(client, "STREAM.INFO.S"), 60)
+        await until(lambda: kept(members.holder) == COUNT, 60)
         await led_by(client, "STREAM", "S", "C")
         assert (await asked(client, "STREAM.INFO.S"))["state"]["messages"] == COUNT
         found = await client.jetstream(timeout=20).get_msg("S", DAMAGED + 1)
