@@ -139,9 +139,8 @@ class Reader(Client):
     def __init__(self, cluster: Cluster, number: int) -> None:
         super().__init__(cluster, number)
         self.inbox = b"inbox.%s" % self.name
-        self.acking: dict[bytes, tuple[int, int]] = {}
-        """Sequences whose acks wait for an answer, and how often each was delivered by then, by the
-        answer's subject."""
+        self.acking: dict[bytes, int] = {}
+        """Sequences whose acks wait for an answer, by the answer's subject."""
 
     def step(self) -> None:
         now = self.cluster.now
@@ -155,16 +154,16 @@ class Reader(Client):
     def hear(self, subject: bytes, reply: bytes, data: bytes, sent: int) -> None:
         notes = self.cluster.notes
         if subject in self.acking:
-            notes.confirm(*self.acking.pop(subject), self.cluster.now)
+            notes.confirm(self.acking.pop(subject), self.cluster.now)
             self.heard_good()
         elif reply.startswith(b"$JS.ACK."):
             words = reply.split(b".")
-            count, seq, dseq = (int(word) for word in words[4:7])
-            notes.deliver(seq, dseq, count, data, sent)
+            seq, dseq = int(words[5]), int(words[6])
+            notes.deliver(seq, dseq, data, sent)
             if self.rng.random() < self.cluster.acks:
                 self.count += 1
                 to = b"done.%s.%d" % (self.name, self.count)
-                self.acking[to] = seq, count
+                self.acking[to] = seq
                 self.say(reply, b"", to)
 
 

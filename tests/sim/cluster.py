@@ -14,7 +14,7 @@ from tests.sim.clients import Client, Publisher, Reader, homeless
 from tests.sim.cluster_kinds import KINDS, Kind, stream_of
 from tests.sim.cluster_notes import Notes
 from tests.sim.disk import name_seed
-from tests.sim.faults import after_election, damage, some_faults
+from tests.sim.faults import damage, some_faults
 from tests.sim.interest import Interest
 from tests.sim.notes import Wrong
 from tests.sim.servers import Server
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 FASTEST, SLOWEST = 50_000, 3 * MS
 """Nanoseconds that a message takes between two servers: at least, at most."""
-CUT_AFTER_ELECTION = 0.05
-"""The chance that power is lost just after an election."""
 STEP = 50 * MS
 """Nanoseconds between two turns of the clients and the faults."""
 AGAIN = 30 * SECOND
@@ -247,21 +245,13 @@ class Cluster:
             if member is None:
                 continue
             state = member.state()
-            if state.role in ("elected", "leader"):
-                before = self.leaders.get((of, state.term))
-                if before is None:
-                    self.leaders[of, state.term] = server.name
-                    self.elected(server)
-                elif before != server.name:
+            if state.role == "leader":
+                before = self.leaders.setdefault((of, state.term), server.name)
+                if before != server.name:
                     raise Wrong(f"term {state.term} of the {of} has two leaders")
                 if of == "consumer" and server.consumer_leads():
                     with suppress(StoreError):
                         self.notes.floor(state.term, server.consumer_state().floor[1])
-
-    def elected(self, server: Server) -> None:
-        """A server leads a group that no server led in this term; something may go wrong then."""
-        if not self.peace and self.rng.random() < CUT_AFTER_ELECTION:
-            self.at(self.now + self.below(3 * MS), after_election, self, server)
 
     # ---- disks
 
