@@ -15,7 +15,6 @@ from tests.sim.cluster_kinds import KINDS, Kind, stream_of
 from tests.sim.cluster_notes import Notes
 from tests.sim.disk import name_seed
 from tests.sim.faults import damage, some_faults
-from tests.sim.interest import Interest
 from tests.sim.notes import Wrong
 from tests.sim.servers import Server
 from tests.unit.stream_world import LIMITS, MS, SECOND
@@ -54,7 +53,6 @@ class Cluster:
         """When the last message of a link arrives."""
         self.breaks: dict[tuple[int, int], int] = {}
         """How often a route has broken: messages of before are lost."""
-        self.interest = Interest(self)
         self.owners: dict[bytes, Server] = {}
         """The server behind each inbox of a group."""
         self.cut: set[tuple[int, int]] = set()
@@ -72,8 +70,6 @@ class Cluster:
         self.pace = self.rng.choice((100 * MS, 300 * MS, 300 * MS, SECOND))
         self.acks = self.rng.choice((0.5, 0.9, 1.0))
         self.stream = stream_of(kind, self.rng)
-        self.first = self.rng.choice((-1, self.rng.randrange(kind.servers)))
-        """The number of the server that is to lead new groups first; -1: no server is chosen."""
         self.faults = some_faults(self.rng)
         self.damaged: Server | None = None
         """The server whose files were damaged, until all members agree again."""
@@ -108,7 +104,6 @@ class Cluster:
                 continue
             self.now = step
             step += STEP
-            self.interest.look()
             if until is not None and until():
                 return True
             for client in self.clients:
@@ -136,19 +131,16 @@ class Cluster:
         route."""
         if not self.reaches(a, b) or (self.loss and self.rng.random() < self.loss):
             return
-        late = 0
-        if self.kind.odd and not self.peace and self.rng.random() < 0.01:
-            late = self.below(5 * SECOND)
-        self.route(a, b, do, *args, late=late)
-
-    def route(self, a: int, b: int, do: Callable[..., None], *args: Any, late: int = 0) -> None:
-        """As `link`, but no message is lost while the route stands. `late`: a delay in ns that
-        lets later messages overtake this one."""
         pair = a, b
-        when = self.now + FASTEST + self.below(SLOWEST - FASTEST) + late
-        if not self.peace and self.rng.random() < 0.002:
-            when += self.below(3 * SECOND)
-        if not late:
+        when = self.now + FASTEST + self.below(SLOWEST - FASTEST)
+        late = False
+        if not self.peace:
+            if self.rng.random() < 0.002:
+                when += self.below(3 * SECOND)
+            late = self.kind.odd and self.rng.random() < 0.01
+        if late:
+            when += self.below(5 * SECOND)
+        else:
             before = self.links.get(pair, 0)
             if when <= before:
                 when = before + 1
@@ -230,7 +222,6 @@ class Cluster:
         server, name = self.servers[one], self.names[other]
 
         def gone() -> None:
-            self.interest.lost(server, self.servers[other])
             for member in (server.stream, server.consumer):
                 if member is not None:
                     member.gone(name)
