@@ -93,7 +93,8 @@ def test_a_stream_that_is_removed_while_another_is_written(
     for name in "ABC":
         config = SimpleNamespace(mirror=None)
         handle = SimpleNamespace(state=lambda: SimpleNamespace(last_seq=9))
-        stream: Any = SimpleNamespace(name=name, config=config, handle=handle, directory=tmp_path)
+        stream: Any = SimpleNamespace(name=name, config=config, handle=handle, member=None)
+        stream.directory = tmp_path
         of._streams[name] = cast(Stream, stream)
         of._of[name] = {"O > >": source()}
     asyncio.run(of._write())

@@ -50,6 +50,7 @@ async def failed_while_it_is_made(tmp_path: Path, made: bool) -> Any:
     place = Place()
     config = SimpleNamespace(mirror=None)
     stream = SimpleNamespace(handle=Handle(), config=config, directory=tmp_path, failing="")
+    stream.member = None
     shared = SimpleNamespace(run=run_here, full="")
     mender = Mender(cast(Shared, shared), lambda: None, lambda: None)
     async with place.held:
@@ -80,6 +81,7 @@ async def tries_on_a_flapping_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     place = Place()
     config = SimpleNamespace(mirror=None)
     stream = SimpleNamespace(handle=Handle(), config=config, directory=tmp_path, failing="")
+    stream.member = None
     place.streams["S"] = stream
     shared = SimpleNamespace(run=run_here, full="")
     mender = Mender(cast(Shared, shared), lambda: None, lambda: None)
