@@ -129,12 +129,14 @@ cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
 
 cdef int skip_to(Stream* s, uint64_t seq) noexcept nogil:
     # Marks sequences up to this one as used.
+    cdef StoreState state
     cdef Change c
     cdef int rc
+    store_state(s.store, &state)
     memset(&c, 0, sizeof(Change))
     c.kind = CHANGE_SKIP
     c.seq = seq
-    c.ts = s.env.now
+    c.ts = s.env.now if state.msgs else state.last_ts
     rc = <int>stream_apply(s, &c)
     s.member.id_unknown = True
     return rc

@@ -9,6 +9,7 @@ from jsserver.wire.types import (
     ConsumerConfig,
     Int64,
     SourceInfo,
+    StreamAlternate,
     StreamConfig,
     StreamStateInfo,
     Time,
@@ -90,6 +91,7 @@ class StreamInfo(Response):
     sources: list[SourceInfo] = msgspec.field(default_factory=list)
     domain: str = ""
     cluster: ClusterInfo | None = None
+    alternates: list[StreamAlternate] = msgspec.field(default_factory=list)
     ts: Time = ""
     did_create: bool = False
 

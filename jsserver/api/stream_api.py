@@ -170,6 +170,10 @@ async def info(call: Call) -> StreamInfo:
     answer = await described(call.account, stream)
     answer.cluster = answer.cluster or ClusterInfo(leader=call.shared.settings.server_name)
     answer.total = answer.offset = answer.limit = 0
+    if call.shared.member is not None:
+        asker = call.client()
+        near = "" if asker is None else asker.cluster
+        answer.alternates = call.shared.member.alternates_of(call.account.name, stream.name, near)
     assert answer.state is not None
     if request.deleted_details and answer.state.num_deleted:
         deleted = list(await call.shared.run(stream.handle.deleted, DELETED_LIMIT))

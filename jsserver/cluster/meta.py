@@ -16,6 +16,7 @@ import msgspec
 from jsserver.cext.bytes import s2_decode, s2_encode_block
 from jsserver.text.goformat import escape_json, parse_rfc3339
 from jsserver.text.s2 import decompress
+from jsserver.wire.types import StreamAlternate
 
 PLAIN_MAX = 256 << 20
 """The most bytes of a decompressed assignment."""
@@ -91,6 +92,11 @@ class StreamAssignment:
         """The name of its Raft group, "" where the assignment names none."""
         return _text(group_of(self.said), "name")
 
+    @property
+    def origin(self) -> str:
+        """The stream that this one mirrors, "" for none."""
+        return _text(_dict(_dict(self.said, "stream"), "mirror"), "name")
+
 
 class MetaState:
     """All assignments."""
@@ -98,12 +104,24 @@ class MetaState:
     def __init__(self) -> None:
         self.streams: dict[str, dict[str, StreamAssignment]] = {}
         """By account and stream."""
+        self._mirrors: dict[tuple[str, str], set[str]] = {}
+        """The names of mirrors, by account and origin."""
 
     def __iter__(self) -> Iterator[tuple[str, str, StreamAssignment]]:
         """Account, name and assignment of each stream."""
         for account, streams in self.streams.items():
             for name, assignment in streams.items():
                 yield account, name, assignment
+
+    def alternates(self, account: str, name: str) -> list[StreamAlternate]:
+        """The stream and its mirrors, by name; none where there is no mirror."""
+        streams, mirrors = self.streams.get(account, {}), self._mirrors.get((account, name))
+        if mirrors is None or name not in streams:
+            return []
+        return [
+            StreamAlternate(name=one, cluster=_text(group_of(streams[one].said), "cluster"))
+            for one in (name, *sorted(mirrors))
+        ]
 
     # ---- entries
 
@@ -150,9 +168,23 @@ class MetaState:
         if before is None and not new:
             return  # an update of a stream that was removed meanwhile
         consumers = {} if before is None else before.consumers
-        self.streams.setdefault(account, {})[name] = StreamAssignment(_kept(said), consumers)
+        self._forget_mirror(account, name)
+        put = StreamAssignment(_kept(said), consumers)
+        self.streams.setdefault(account, {})[name] = put
+        if put.origin:
+            self._mirrors.setdefault((account, put.origin), set()).add(name)
+
+    def _forget_mirror(self, account: str, name: str) -> None:
+        """Before a stream is removed, or has another assignment."""
+        found = self.streams.get(account, {}).get(name)
+        origin = "" if found is None else found.origin
+        mirrors = self._mirrors.get((account, origin), set())
+        mirrors.discard(name)
+        if not mirrors:
+            self._mirrors.pop((account, origin), None)
 
     def _remove_stream(self, account: str, name: str) -> None:
+        self._forget_mirror(account, name)
         streams = self.streams.get(account, {})
         streams.pop(name, None)
         if not streams:

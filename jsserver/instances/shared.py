@@ -25,7 +25,7 @@ from .turns import Turns
 
 if TYPE_CHECKING:
     from jsserver.disk.keys import Keys
-    from jsserver.wire.types import ClusterInfo
+    from jsserver.wire.types import ClusterInfo, StreamAlternate
 
     from .running import Consumer, Stream
 
@@ -44,6 +44,10 @@ class Member(Protocol):
 
     def consumers_of(self, account: str, stream: str) -> int:
         """How many consumers a stream has, whichever members hold them."""
+
+    def alternates_of(self, account: str, stream: str, near: str) -> list[StreamAlternate]:
+        """A stream and its mirrors in the account, those in the cluster `near` first; none where
+        the stream has no mirror."""
 
     def serve(self, account: str) -> None:
         """The account has JetStream from now on."""

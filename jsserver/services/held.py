@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from jsserver.process.logs import Logger
     from jsserver.services.jetstream import JetStream
     from jsserver.services.needed import Needed
+    from jsserver.wire.types import StreamAlternate
 
 PROPOSE = b"$NRG.P._meta_"
 """The subject on which members ask the meta leader to propose an entry."""
@@ -415,6 +416,13 @@ class Held:
         """How many consumers a stream has on all servers."""
         found = self._assigned(account, stream)
         return 0 if found is None else len(found.consumers)
+
+    def alternates_of(self, account: str, stream: str, near: str) -> list[StreamAlternate]:
+        """A stream and its mirrors, those in the cluster `near` first; none without a mirror."""
+        found = [] if self._state is None else self._state.alternates(account, stream)
+        for one in found:
+            one.domain = self._shared.settings.domain
+        return sorted(found, key=lambda one: one.cluster != near)
 
     def remove_consumer(self, account: str, stream: str, consumer: str) -> None:
         """Asks the meta group to remove a consumer that was inactive too long, until it is gone."""

@@ -343,6 +343,14 @@ class SourceInfo(Wire):
     subject_transforms: list[SubjectTransform] = []
 
 
+class StreamAlternate(Wire):
+    """A stream that has a stream's messages: itself, or a mirror."""
+
+    name: str = always("")
+    domain: str = ""
+    cluster: str = always("")
+
+
 class StreamPageRequest(Wire):
     """STREAM.NAMES and STREAM.LIST."""
 

@@ -389,7 +389,7 @@ def sources_of_streams_that_keep_what_is_wanted(r: Recorder) -> None:
 def mirror_of_a_stream_of_interest(r: Recorder) -> None:
     r.create(retention="interest")
     mirror = make(r, "M", mirror={"name": "O"})
-    r._poll(f"CONSUMER.NAMES.{r.stream}", lambda page: page["total"] == 1)
+    r._poll(f"STREAM.INFO.{mirror}", lambda info: info["mirror"]["active"] != -1)
     r.fill(3)
     holds(r, mirror, 3)
     r.stored(0)
