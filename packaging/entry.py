@@ -4,7 +4,9 @@
 that are named, and prints what failed as JSON.
 """
 
+import codecs
 import sys
+import types
 
 
 def bundled(tree: dict, folder: str, prefix: str) -> list[str]:
@@ -42,7 +44,26 @@ def import_check(others: list[str]) -> int:
     return 1 if failed else 0
 
 
+def host_codec(name: str) -> codecs.CodecInfo | None:
+    """The codec "idna" of the standard library needs large tables, which the bundle lacks. As in
+    nats-server, a name of a host is ASCII: another one is not found."""
+    if name != "idna":
+        return None
+    of_ascii = codecs.lookup("ascii")
+    return codecs.CodecInfo(of_ascii.encode, of_ascii.decode, name=name)
+
+
+def normalize(form: str, text: str) -> str:
+    """In place of unicodedata.normalize: urllib.parse refuses a login or host in which characters
+    beyond ASCII would become separators. No text of a URL is normalized here, so none does."""
+    return text
+
+
 if __name__ == "__main__":
+    codecs.register(host_codec)
+    tables = types.ModuleType("unicodedata")
+    tables.normalize = normalize
+    sys.modules["unicodedata"] = tables
     if sys.argv[1:2] == ["--import-check"]:
         sys.exit(import_check(sys.argv[2:]))
     from jsserver.process import procs

@@ -180,18 +180,21 @@ def run_balance(system: System, options: argparse.Namespace) -> int:
     return Code.FAILED if failed else Code.DONE
 
 
-COMMANDS: dict[str, Callable[[System, argparse.Namespace], int]] = {
-    "drain": run_drain,
-    "balance": run_balance,
-    "compare": compare.run,
+COMMANDS: dict[str, tuple[Callable[[System, argparse.Namespace], int], str]] = {
+    "drain": (run_drain, "Move everything that a server leads and holds to other servers"),
+    "balance": (run_balance, "Have all servers lead and hold about the same"),
+    "compare": (
+        compare.run,
+        "Compares what replicas of streams hold, and says which one differs",
+    ),
 }
+"""What carries a command out, and its help. (The executable has no docstrings.)"""
 
 
 def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Adds these commands to those of `jsserver cluster`; `run` of their options carries one
     out."""
-    for name, work in COMMANDS.items():
-        text = (work.__doc__ or "").partition("\n")[0].rstrip(".")
+    for name, (_, text) in COMMANDS.items():
         one = commands.add_parser(name, help=text[0].lower() + text[1:], description=text + ".")
         one.set_defaults(run=run)
         add_login(one)
@@ -228,7 +231,7 @@ def run(options: argparse.Namespace) -> int:
         with Connection(
             options.server, name="jsserver cluster", credentials=credentials, tls=tls, timeout=10
         ) as connection:
-            return COMMANDS[options.command](System(connection), options)
+            return COMMANDS[options.command][0](System(connection), options)
     except (CommandFailed, ConnectionFailed, CredentialsError) as error:
         print(f"jsserver cluster: {error}", file=sys.stderr)
         return Code.FAILED

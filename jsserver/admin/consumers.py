@@ -167,20 +167,18 @@ def release(api: Api, options: argparse.Namespace) -> int:
     return 0
 
 
-COMMANDS: dict[str, Callable[[Api, argparse.Namespace], int]] = {
-    "waits": waits,
-    "pending": pending,
-    "release": release,
-    "redrive": redrive,
+COMMANDS: dict[str, tuple[Callable[[Api, argparse.Namespace], int], str]] = {
+    "waits": (waits, "Why a consumer delivers nothing, and how far it is behind"),
+    "pending": (pending, "What was delivered and is not acked"),
+    "release": (release, "What is not acked is delivered again now"),
+    "redrive": (redrive, "Sends what died back to its stream, letter by letter"),
 }
+"""What carries a command out, and its help. (The executable has no docstrings.)"""
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    lines = "\n".join(
-        f"  {name:9} {(run.__doc__ or '').partition('.')[0].strip()}"
-        for name, run in COMMANDS.items()
-    )
+    lines = "\n".join(f"  {name:9} {text}" for name, (_, text) in COMMANDS.items())
     made = argparse.ArgumentParser(
         prog="jsserver consumer",
         description=f"Looks after a consumer of a running server.\n\ncommands:\n{lines}",
@@ -214,7 +212,7 @@ def main(arguments: Sequence[str]) -> int:
         with Connection(
             options.server, name="jsserver consumer", credentials=credentials, tls=tls, timeout=10
         ) as connection:
-            return COMMANDS[options.command](Api(connection), options)
+            return COMMANDS[options.command][0](Api(connection), options)
     except (CommandFailed, ConnectionFailed, CredentialsError) as error:
         print(f"jsserver consumer: {error}", file=sys.stderr)
         return 1

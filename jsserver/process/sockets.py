@@ -22,11 +22,10 @@ def open_listener(host: str, port: int) -> socket.socket:
             sock = _listen(socket.AF_INET6, "::", wanted, dual=True)
         else:
             target = "0.0.0.0" if wildcard else host
-            # As bytes where it can be: of a text, Python makes an international name, and loads
-            # what that needs.
-            name = target.encode() if target.isascii() else target
+            # As bytes: of a text, Python makes an international name, which nats-server does not,
+            # and loads what that needs.
             family, _, _, _, address = socket.getaddrinfo(
-                name, wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                target.encode(), wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
             sock = _listen(family, str(address[0]), wanted, dual=False)
     except socket.gaierror as e:

@@ -52,7 +52,9 @@ def reports_of(options: Options) -> Callable[[], Reports]:
 async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
     """Begins to connect. Returns the descriptor, whose failure the data plane reports, and the
     address; OSError: there is no address."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    loop = asyncio.get_running_loop()
+    # As bytes: a text that cannot be an international name is no OSError.
+    found = await loop.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
     family, kind, protocol, _, address = random.choice(found)
     sock = socket.socket(family, kind, protocol)
     try:
