@@ -186,8 +186,7 @@ class ClusterApi:
             client or {},
             api.args,
         )
-        if self._is_of_leader(api, account, payload):
-            api = api._replace(by=By.STREAM)
+        api = self._by_whom(api, account, payload)
         if self._is_known(asked, passed):
             return True
         verdict = answers.verdict(api, self._seen(api, account))
@@ -211,18 +210,20 @@ class ClusterApi:
                 task.add_done_callback(self._bringing.discard)
         return True
 
-    def _is_of_leader(self, api: Api, account: str, body: bytes) -> bool:
-        """Whether the stream's leader creates the requested consumer by itself, without the meta
-        group: that of a mirror or a source, if the stream's retention is `limits`."""
+    def _by_whom(self, api: Api, account: str, body: bytes) -> Api:
+        """The request with the role of the server that answers it: the stream's leader creates the
+        consumer of a mirror or a source by itself, without the meta group, if the stream's
+        retention is `limits`."""
         if api.name != "CONSUMER.CREATE" or b'"direct"' not in body:
-            return False
+            return api
         stream = self._state().streams.get(account, {}).get(api.args[0])
         if stream is None or stream.said["stream"].get("retention", "limits") != "limits":
-            return False
+            return api
         try:
-            return msgspec.json.decode(body, type=_CreateRequest).config.direct
+            direct = msgspec.json.decode(body, type=_CreateRequest).config.direct
         except msgspec.DecodeError:
-            return False
+            return api
+        return api._replace(by=By.STREAM) if direct else api
 
     def _is_known(self, asked: Asked, passed: int) -> bool:
         """Whether this server has done what is asked for: a request may come twice, from who asks
@@ -287,8 +288,7 @@ class ClusterApi:
         """A request was to be done by this server, which did not lead any more."""
         api, key, now = answers.read(asked.subject), (asked.subject, asked.reply), time.monotonic()
         assert api is not None
-        if self._is_of_leader(api, asked.account, asked.body):
-            api = api._replace(by=By.STREAM)
+        api = self._by_whom(api, asked.account, asked.body)
         came = self._came.get(key, Came(now, direct=True, passed=0))
         since = came.failed_at or now
         self._remember(key, came._replace(done=False, waits=True, failed_at=since))

@@ -208,9 +208,16 @@ class Held:
 
     def asset(self, account: str, stream: str, consumer: str = "") -> Stream | Consumer | None:
         """The stream, or with `consumer` the consumer, that runs here; None: it does not."""
-        running = self._dispatcher.accounts.get(account)
-        found = None if running is None else running.streams.get(stream)
-        return found if found is None or not consumer else found.consumers.get(consumer)
+        found = self._stream(Name(account, stream))
+        if found is None or not consumer:
+            return None if found is None else found[1]
+        return found[1].consumers.get(consumer)
+
+    def _stream(self, asset: Name) -> tuple[Account, Stream] | None:
+        """The stream of an asset that runs here, and its account; None: it does not."""
+        account = self._dispatcher.accounts.get(asset.account)
+        stream = None if account is None else account.streams.get(asset.stream)
+        return None if account is None or stream is None else (account, stream)
 
     def seen(self, account: str, stream: str, consumer: str = "") -> Asset | None:
         """The asset's role on this server; None: it does not run here."""
@@ -473,14 +480,13 @@ class Held:
         member = self.replicas.member(number)
         if member is None:
             return
-        account, name, _ = member.name
-        running = self._dispatcher.accounts.get(account)
-        stream = None if running is None else running.streams.get(name)
-        if running is None or stream is None:
+        found = self._stream(member.name)
+        if found is None:
             return  # the stream is being opened, and looks for news when it is open
+        account, stream = found
         match what:
             case NEWS.NEWS_ROLE:
-                self._look(running, stream, member.name)
+                self._look(account, stream, member.name)
             case NEWS.NEWS_JOINED:
                 self.replicas.joined(member)
             case NEWS.NEWS_PURGED | NEWS.NEWS_DELETED | NEWS.NEWS_RESET:
@@ -530,10 +536,9 @@ class Held:
             self._settling.settle_waiting(account, stream, asset, leads=leads)
 
     def _look_at(self, asset: Name) -> None:
-        running = self._dispatcher.accounts.get(asset.account)
-        stream = None if running is None else running.streams.get(asset.stream)
-        if running is not None and stream is not None:
-            self._look(running, stream, asset)
+        found = self._stream(asset)
+        if found is not None:
+            self._look(*found, asset)
 
     def _start_intakes(self, account: Account, stream: Stream, leads: bool) -> None:
         if stream.config.mirror is None and not stream.config.sources:

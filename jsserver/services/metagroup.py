@@ -226,8 +226,8 @@ class MetaGroup:
         )
         if self._held is not None:
             self._held.propose = self.propose
-            self._held.refusals.result = self._lead.result
-            self._held.movers.reports.step = self._lead.step
+            self._held.refusals.reports.taken = self._lead.result
+            self._held.movers.reports.taken = self._lead.step
         self._api = ClusterApi(
             self._accounts,
             options.system,

@@ -19,7 +19,7 @@ from jsserver.cluster.desired import Report, Terms, written
 from jsserver.cluster.leader import Leader, Told, encoded
 from jsserver.cluster.stepdown import successor
 from jsserver.services.replies import Replies
-from jsserver.services.reports import CONSUMER_STEP, STREAM_STEP
+from jsserver.services.reports import Kind
 from jsserver.text.goformat import rfc3339_nano
 from jsserver.text.identity import short_hash
 from jsserver.text.nuid import token
@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from jsserver.cluster.proposals import Asked
     from jsserver.services.answering import Answering
 
-RESULTS = (b"$SYS.JSC.STREAM.ASSIGNMENT.RESULT", b"$SYS.JSC.CONSUMER.ASSIGNMENT.RESULT")
-"""Subjects on which members report assets that they failed to create or change."""
-STEPS = (STREAM_STEP, CONSUMER_STEP)
-"""Subjects on which the leaders of assets report steps towards a wish."""
+REPORTS = Kind.RESULT.value + Kind.STEP.value
+"""The subjects of reports to the meta leader."""
 EVERYBODY = b"$SYS.REQ.SERVER.PING"
 """A request to all servers for their statistics. It has no reply subject: every server then
 publishes them to all."""
@@ -120,7 +118,7 @@ class MetaLead:
     def begin(self, state: MetaState) -> None:
         """Begins to lead. `state` has all that was agreed on before."""
         if self._leader is None:
-            for subject in RESULTS + STEPS:
+            for subject in REPORTS:
                 self._system.serve_requests(subject)
         self._leader = Leader(state, self._members, self._settings, now=time.time_ns, token=token)
         self._system.publish(EVERYBODY, b"", b"", b"")
@@ -128,7 +126,7 @@ class MetaLead:
     def end(self) -> None:
         """Ends the lead, if this server has it."""
         if self._leader is not None:
-            for subject in RESULTS + STEPS:
+            for subject in REPORTS:
                 self._system.stop_requests(subject)
         self._leader = None
 
@@ -154,11 +152,11 @@ class MetaLead:
         if self._replies.take(item):
             return True
         subject, _, _, payload = item.texts
-        if subject in STEPS:
+        if subject in Kind.STEP.value:
             self.step(payload)
-        elif subject in RESULTS:
+        elif subject in Kind.RESULT.value:
             self.result(payload)
-        return subject in RESULTS + STEPS
+        return subject in REPORTS
 
     def result(self, payload: bytes) -> bool:
         """Takes a member's report of a failure; False: this server is not the leader."""
@@ -361,8 +359,7 @@ class MetaLead:
 
     def _purge(self, asked: Asked) -> Response:
         assert self._leader is not None
-        for entry in self._leader.purged(asked.args[0]):
-            self._propose(entry)
+        self._propose_all(self._leader.purged(asked.args[0]))
         kind = f"{TYPE_PREFIX}account_purge_response"
         return AccountPurgeResponse(type=kind, initiated=True)
 

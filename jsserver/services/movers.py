@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jsserver.cext.replicas import StreamReplica
 from jsserver.cluster.desired import Seen, Step, next_step, wish_of
@@ -23,7 +23,7 @@ from jsserver.cluster.proposals import Said, entry
 from jsserver.cluster.regroup import replicas_of
 from jsserver.services.membership import Member
 from jsserver.services.replicas import HEARD, Replicas
-from jsserver.services.reports import Reports
+from jsserver.services.reports import Kind, Reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,6 +41,17 @@ TELL_AGAIN = 1.0
 """Seconds after which a step is reported again."""
 LAG = 256
 """Entries that a new member may lack when the lead is handed to it: they reach it first."""
+
+
+class Moving(NamedTuple):
+    """An asset whose members change."""
+
+    stream: StreamAssignment
+    """The assignment of the stream, or of the consumer's stream."""
+    said: Said
+    """The asset's own assignment."""
+    replicas: int
+    """How many members the asset is to have."""
 
 
 class Movers:
@@ -61,7 +72,7 @@ class Movers:
         self._cluster = cluster
         self._members = replicas.members
         self._ask = ask
-        self.reports = Reports(system)
+        self.reports = Reports(system, Kind.STEP)
         """Reports of steps towards a wish."""
         self._runs = runs
         self._ready: set[Name] = set()
@@ -70,7 +81,7 @@ class Movers:
         self._told: dict[Name, tuple[Said, float]] = {}
         """The last report of an asset, and its time."""
         self._state = MetaState()
-        self._moving: dict[Name, tuple[StreamAssignment, Said, int]] | None = None
+        self._moving: dict[Name, Moving] | None = None
         """The assets that move by the assignments; None: the assignments changed since the last
         check."""
         self._timer: asyncio.TimerHandle | None = None
@@ -104,51 +115,45 @@ class Movers:
             self._moving = moving(self._state, self._peer)
         moves, ready = self._moving, set[Name]()
         for member in self._members() if moves else ():
-            found = moves.get(member.name)
-            if found is not None:
-                stream, said, count = found
+            asset = moves.get(member.name)
+            if asset is not None:
                 with suppress(ValueError):  # the member was closed in between
-                    take = self._step if wish_of(said) else self._move
-                    take(member, stream, said, count, ready)
+                    take = self._step if wish_of(asset.said) else self._move
+                    take(member, asset, ready)
         self._ready = ready
-        for name, (stream, said, count) in moves.items():
-            if peers_of(said) == [self._peer] and self._runs(*name) is not None:
-                self._step_alone(name, stream, said, count)
+        for name, asset in moves.items():
+            if peers_of(asset.said) == [self._peer] and self._runs(*name) is not None:
+                self._step_alone(name, asset)
         now = time.monotonic()
         self._asked = {name: at for name, at in self._asked.items() if now - at < AGAIN}
         self._told = {name: one for name, one in self._told.items() if now - one[1] < TELL_AGAIN}
-        return any(wish_of(said) for _, said, _ in moves.values())
+        return any(wish_of(asset.said) for asset in moves.values())
 
     # ---- towards a wish
 
-    def _step(
-        self,
-        member: Member,
-        stream: StreamAssignment,
-        said: Said,
-        count: int,
-        ready: set[Name],
-    ) -> None:
+    def _step(self, member: Member, asset: Moving, ready: set[Name]) -> None:
         if not member.leads():
             return
-        held_up = set() if member.name.consumer else _holders(stream)
+        held_up = set() if member.name.consumer else _holders(asset.stream)
         whole = {self._peer, *map(_id_of, _whole(member))}
         term = member.replica.state().term
-        step = next_step(said, count, Seen(self._peer, term, member.known(), whole, held_up))
+        sees = Seen(self._peer, term, member.known(), whole, held_up)
+        step = next_step(asset.said, asset.replicas, sees)
         if step.have is not None:
             member.have(step.have)
         if step.hands_over:
             ready.add(member.name)
-            best = _best(member, wish_of(said)["peers"], count)
+            best = _best(member, wish_of(asset.said)["peers"], asset.replicas)
             if best is not None and member.name in self._ready:
                 member.replica.hand_over(best)
         self._tell_step(member.name, step)
 
-    def _step_alone(self, name: Name, stream: StreamAssignment, said: Said, count: int) -> None:
+    def _step_alone(self, name: Name, asset: Moving) -> None:
         """A step of an asset of one member, which has no group, and so no term of its own."""
-        held_up = set() if name.consumer else _holders(stream)
-        own, term = self._peer, int(wish_of(said).get("term") or 1)
-        self._tell_step(name, next_step(said, count, Seen(own, term, [own], {own}, held_up)))
+        held_up = set() if name.consumer else _holders(asset.stream)
+        own, term = self._peer, int(wish_of(asset.said).get("term") or 1)
+        sees = Seen(own, term, [own], {own}, held_up)
+        self._tell_step(name, next_step(asset.said, asset.replicas, sees))
 
     def _tell_step(self, name: Name, step: Step) -> None:
         if step.report is not None and self._told.get(name, ({}, 0))[0] != step.report:
@@ -157,20 +162,14 @@ class Movers:
 
     # ---- moves without a wish
 
-    def _move(
-        self,
-        member: Member,
-        stream: StreamAssignment,
-        said: Said,
-        count: int,
-        ready: set[Name],
-    ) -> None:
+    def _move(self, member: Member, asset: Moving, ready: set[Name]) -> None:
         if not member.leads():
             return
-        old, new = peers_of(said)[:-count], peers_of(said)[-count:]
+        peers, count = peers_of(asset.said), asset.replicas
+        old, new = peers[:-count], peers[-count:]
         if self._peer in new:
-            if member.name.consumer or not _holds_up(stream, old):
-                self._finish(member, said, new)
+            if member.name.consumer or not _holds_up(asset.stream, old):
+                self._finish(member, asset.said, new)
             return
         best = _best(member, new, count)
         if best is None:
@@ -221,9 +220,9 @@ def _best(member: Member, new: list[str], count: int) -> bytes | None:
     return max(found, key=lambda one: one.match).id
 
 
-def moving(state: MetaState, peer: str) -> dict[Name, tuple[StreamAssignment, Said, int]]:
+def moving(state: MetaState, peer: str) -> dict[Name, Moving]:
     """The assets of this member whose assignments have a wish, or name more members than are
-    configured: the stream's assignment, the asset's own, and how many members it is to have."""
+    configured."""
     found = {}
     for account, streams in state.streams.items():
         for name, stream in streams.items():
@@ -233,5 +232,5 @@ def moving(state: MetaState, peer: str) -> dict[Name, tuple[StreamAssignment, Sa
                     continue
                 count = replicas_of(stream.said, said)
                 if wish or (len(peers) > count and not wish_of(stream.said)):
-                    found[Name(account, name, consumer)] = stream, said, count
+                    found[Name(account, name, consumer)] = Moving(stream, said, count)
     return found

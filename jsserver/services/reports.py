@@ -1,10 +1,11 @@
-"""Reports to the leader of the meta group: steps of an asset towards the members of a wish.
+"""Reports to the leader of the meta group: of assets that failed, and of steps towards a wish.
 
 Lives in the event loop.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,30 +13,37 @@ import msgspec
 from jsserver.text.goformat import escape_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jsserver.cluster.meta import Name
-    from jsserver.cluster.proposals import Said
     from jsserver.instances.backend import AccountHandle
 
-STREAM_STEP = b"$SYS.JSC.STREAM.ASSIGNMENT.RECONCILE"
-CONSUMER_STEP = b"$SYS.JSC.CONSUMER.ASSIGNMENT.RECONCILE"
-"""The subjects of reports."""
+
+class Kind(Enum):
+    """What is reported: the subjects of reports about streams and about consumers."""
+
+    RESULT = (b"$SYS.JSC.STREAM.ASSIGNMENT.RESULT", b"$SYS.JSC.CONSUMER.ASSIGNMENT.RESULT")
+    """A member failed to create or change the asset."""
+    STEP = (b"$SYS.JSC.STREAM.ASSIGNMENT.RECONCILE", b"$SYS.JSC.CONSUMER.ASSIGNMENT.RECONCILE")
+    """The leader of the asset took a step towards the members of the asset's wish."""
 
 
 class Reports:
-    """Sends the reports of one server."""
+    """Sends the reports of one server that are of one kind."""
 
-    def __init__(self, system: AccountHandle) -> None:
+    def __init__(self, system: AccountHandle, kind: Kind) -> None:
         self._system = system
-        self.step: Callable[[bytes], bool] = lambda told: False
-        """Takes a report where this server leads the meta group itself."""
+        self._kind = kind
+        self.taken: Callable[[bytes], bool] = lambda report: False
+        """Takes a report directly where this server is the meta leader; whether it did."""
 
-    def say(self, asset: Name, step: Said) -> None:
-        """Reports a step of an asset, as nats-server reports it."""
-        names: Said = {"account": asset.account, "stream": asset.stream}
+    def say(self, asset: Name, what: Mapping[str, object]) -> None:
+        """Reports about an asset; `what`: the keys of the report beside the asset's name."""
+        names = {"account": asset.account, "stream": asset.stream}
         if asset.consumer:
             names["consumer"] = asset.consumer
-        told = escape_json(msgspec.json.encode(names | step))
-        if not self.step(told):
-            self._system.publish(CONSUMER_STEP if asset.consumer else STREAM_STEP, b"", b"", told)
+        report = escape_json(msgspec.json.encode({**names, **what}))
+        if not self.taken(report):
+            of_stream, of_consumer = self._kind.value
+            subject = of_consumer if asset.consumer else of_stream
+            self._system.publish(subject, b"", b"", report)

@@ -51,7 +51,6 @@ class Settling:
         start: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         """`look`: sees who leads an asset, and calls settle_waiting(); `start`: runs a task."""
-        self._accounts = dispatcher.accounts
         self._advisories = dispatcher.advisories
         self._shared = shared
         self._answering = answering

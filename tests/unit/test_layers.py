@@ -218,7 +218,7 @@ PARTS = {
         *("api", "cluster", "instances", "services.answering", "services.changes"),
         *("services.membership", "services.owed"),
     },
-    "services.refusals": {"api", "cluster", "instances", "text.goformat", "wire"},
+    "services.refusals": {"api", "cluster", "instances", "services.reports", "wire"},
     "services.restores": {
         *("api", "assets", "cluster", "instances", "services.answering", "services.refusals"),
         *("services.membership", "services.replicas", "text.nuid", "wire"),
