@@ -16,7 +16,12 @@ import msgspec
 from jsserver.cluster import regroup
 from jsserver.cluster.meta import Op, StreamAssignment, group_of, peers_of
 from jsserver.cluster.proposals import Said
+from jsserver.wire.errors import ErrorTemplate
 
+MOVE_IN_PROGRESS = ErrorTemplate(400, 10124, "stream move already in progress")
+RECONFIGURE_IN_PROGRESS = ErrorTemplate(400, 10226, "stream reconfiguration already in progress")
+NO_RECONFIGURE = ErrorTemplate(400, 10129, "stream reconfiguration not in progress")
+"""Errors of nats-server 2.15."""
 ID_LENGTH = 22
 """Characters of a wish's id."""
 
@@ -64,21 +69,150 @@ def members_now(said: Said, known: list[str]) -> list[str]:
     return [peer for peer in assigned if not wished or peer in wished or peer in known]
 
 
+def targets(said: Said) -> list[str]:
+    """The members that the group of an asset is to have in the end."""
+    return wished_peers(said) or peers_of(said)
+
+
 def origin_of(said: Said) -> list[str]:
     """The members that a stream had before the wish; none where there is no wish."""
     return peers_of({"group": wish_of(said).get("origin")})
 
 
-def moves_from(said: Said) -> list[str]:
-    """Likewise of a stream that is moving, and not only to have more members or fewer."""
-    is_moving = wish_of(said).get("move") and {*wished_peers(said)} != {*peers_of(said)}
-    return origin_of(said) if is_moving else []
+def origin(said: Said) -> Said:
+    """What a stream goes back to if the change of its members is cancelled: `peers`, `cluster`,
+    `replicas` and `placement` before the change. Empty where its members do not change."""
+    wish = wish_of(said)
+    if wish:
+        found = wish.get("origin")
+        return found if isinstance(found, dict) else {}
+    config, peers = said["stream"], peers_of(said)
+    replicas = int(config.get("num_replicas") or 1)
+    if len(peers) <= replicas:
+        return {}
+    before = {"peers": peers[:replicas], "cluster": group_of(said).get("cluster", "")}
+    return {**before, "replicas": replicas, "placement": config.get("placement")}
 
 
-def taken_back(said: Said, token: regroup.Token) -> Said:
-    """The assignment of a stream that is to have its former members again."""
-    wish = wish_of(said) | {"id": token(ID_LENGTH), "peers": origin_of(said), "cancel_move": True}
-    return {**said, "group": group_of(said) | {"desired": wish}}
+def is_moving(said: Said) -> bool:
+    """Whether a stream moves to other servers, and does not only get more members or fewer."""
+    wish = wish_of(said)
+    return bool(wish.get("move")) if wish else bool(origin(said))
+
+
+# ---- new wishes, by the leader of the meta group
+
+
+class Terms(NamedTuple):
+    """What new assignments need."""
+
+    now: str
+    """The time, as an assignment has it."""
+    token: regroup.Token
+    mixed: regroup.Mixed
+
+
+class Target(NamedTuple):
+    """What the members of an asset's group are to be."""
+
+    peers: list[str]
+    cluster: str
+    scale_down: bool = False
+    """Whether the leader of the asset is to choose among `peers`."""
+
+
+def wishing(said: Said, target: Target, terms: Terms) -> Said:
+    """The assignment of an asset with a wish; an open wish gives way to the new one. A group of one
+    member that gets more has another name: on one server the asset runs without a group."""
+    of, before, peers = group_of(said), wish_of(said), peers_of(said)
+    wish: Said = {
+        "created": before.get("created", terms.now),
+        "id": terms.token(ID_LENGTH),
+        "peers": target.peers,
+        "cluster": target.cluster,
+    }
+    kept = ("term", "move", "members", "origin") if before else ()
+    wish |= {key: before[key] for key in kept if key in before}
+    if not before:
+        wish["members"] = peers
+    removed = [peer for peer in before.get("removed", []) if peer not in target.peers]
+    if removed:
+        wish["removed"] = removed
+    preferred = peers[0] if len(peers) == 1 else of.get("preferred", "")
+    if preferred in target.peers or len(peers) == 1:
+        wish["preferred"] = preferred
+    if target.scale_down:
+        wish["scale_down"] = True
+    of = of | {"desired": wish}
+    if not before:
+        of.pop("scale_up", None)
+        if len(peers) == 1 < len(target.peers):
+            of["name"] = regroup.name_for(of, target.peers, terms.token)
+    return {**said, "group": of}
+
+
+def stream_wishing(said: Said, target: Target, terms: Terms, *, moves: bool) -> Said:
+    """The same of a stream; its wish says what the stream can go back to. `moves`: whether the
+    stream goes to other servers."""
+    before = wish_of(said)
+    found = wishing(said, target, terms)
+    wish = group_of(found)["desired"]
+    if moves:
+        wish["move"] = True
+    if "origin" not in wish:
+        config = said["stream"]
+        wish["origin"] = {
+            "peers": targets(said),
+            "cluster": (before or group_of(said)).get("cluster", ""),
+            "replicas": int(config.get("num_replicas") or 1),
+        }
+        if config.get("placement"):
+            wish["origin"]["placement"] = config["placement"]
+    return found
+
+
+def taken_back(said: Said, terms: Terms) -> Said:
+    """The assignment of a stream that is to have its former members again: those of `origin`."""
+    before = origin(said)
+    target = Target(before["peers"], before.get("cluster", ""))
+    found = wishing(said, target, terms)
+    wish = group_of(found)["desired"]
+    wish |= {"move": is_moving(said), "cancel_move": True}
+    if not wish_of(said):
+        wish |= {"origin": before, "members": before["peers"]}
+    return found
+
+
+def without(said: Said, peer: str) -> Said:
+    """The assignment with a wish, of a group that does without a member from now on, as the server
+    is gone. A group that has no other member begins anew with the wished ones."""
+    of, wish = group_of(said), wish_of(said)
+    wished = [one for one in wished_peers(said) if one != peer]
+    peers = [one for one in peers_of(said) if one != peer]
+    members = [one for one in wish.get("members", []) if one != peer] or peers
+    removed = [one for one in wish.get("removed", []) if one != peer] + [peer]
+    if not peers:
+        peers = members = wished
+    wish = wish | {"peers": wished, "members": members, "removed": removed}
+    of = of | {"peers": peers, "desired": wish}
+    for one in (of, wish):
+        if one.get("preferred") == peer:
+            del one["preferred"]
+    return {**said, "group": of}
+
+
+def open_peers(said: Said) -> list[str]:
+    """The members of a stream that a new consumer may be placed on. While the stream moves, these
+    are members that hold its data: the wished ones, once they are enough, or the former ones."""
+    peers, wish = peers_of(said), wish_of(said)
+    members = wish.get("members")
+    if not wish or wish.get("scale_down") or members is None:
+        return peers
+    wished = wished_peers(said)
+    if {*wished} <= {*peers} and len({*wished} & {*members}) > len(wished) // 2:
+        return [peer for peer in peers if peer in wished]
+    before = origin_of(said) if wish.get("move") else []
+    return [peer for peer in peers if not before or peer in before]
 
 
 # ---- the leader of the asset
@@ -136,15 +270,6 @@ class Report(msgspec.Struct):
     """Whether the group has the members that are wished."""
 
 
-class Terms(NamedTuple):
-    """What new assignments need."""
-
-    now: str
-    """The time, as an assignment has it."""
-    token: regroup.Token
-    mixed: regroup.Mixed
-
-
 def written(there: StreamAssignment, report: Report, terms: Terms) -> list[tuple[Op, Said]]:
     """The assignments by which the step of a stream or of its consumer is written down; none where
     the report is void."""
@@ -157,15 +282,18 @@ def written(there: StreamAssignment, report: Report, terms: Terms) -> list[tuple
     if not wish:
         return [(op, _wished(there.said, said, report, terms))]
     wish = wish | {"id": terms.token(ID_LENGTH), "term": report.term}
-    of = group_of(said)
+    of, peers = group_of(said), report.meta_peers
+    if peers is not None and consumer and not {*peers} <= {*peers_of(said), *there.peers}:
+        return []  # the stream is not there yet
+    if peers is not None and not consumer:
+        peers = [*peers, *_hosts(there, peers)]
     if report.scale_down_peers is not None:
         wish["peers"] = report.scale_down_peers
         wish.pop("scale_down", None)
-    elif report.match:
+    elif report.match and peers == report.meta_peers:
         follow, wait = ([], False) if consumer else _consumers(there, terms)
         return follow if follow or wait else [(op, _ended(said, wish, terms))]
-    elif report.meta_peers is not None:
-        peers = report.meta_peers
+    elif peers is not None:
         known = {*wish.get("members", []), *report.members}
         wish["members"] = [peer for peer in peers if peer in known]
         if not {*peers} <= {*peers_of(said)}:
@@ -174,6 +302,13 @@ def written(there: StreamAssignment, report: Report, terms: Terms) -> list[tuple
     elif wish["term"] == wish_of(said).get("term"):
         return [] if consumer else _consumers(there, terms)[0]
     return [(op, {**said, "group": of | {"desired": wish}})]
+
+
+def _hosts(there: StreamAssignment, stay: list[str]) -> list[str]:
+    """The members that a stream lets go too early: one of its consumers, which its leader may not
+    know yet, is still there. `stay`: the other members."""
+    held = {peer for one in there.consumers.values() for peer in peers_of(one)}
+    return [peer for peer in there.peers if peer in held and peer not in stay]
 
 
 def _wished(stream: Said, said: Said, report: Report, terms: Terms) -> Said:
@@ -201,8 +336,8 @@ def _ended(said: Said, wish: Said, terms: Terms) -> Said:
     before = ("desired", "scale_up", "preferred")
     of = {key: value for key, value in group_of(said).items() if key not in before}
     of |= {"peers": wish["peers"], "cluster": wish.get("cluster", of.get("cluster", ""))}
-    if len(wish["peers"]) == 1 and "-R1" not in str(of.get("name", "")):
-        of = regroup.renamed(of, terms.token)
+    if len(wish["peers"]) == 1:
+        of["name"] = regroup.name_for(of, wish["peers"], terms.token)
     return {**said, "group": of}
 
 

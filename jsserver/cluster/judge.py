@@ -193,6 +193,21 @@ class Judge:
         return True
 
 
+class Undone:
+    """Undoes a judge's decision if a later step of the same proposal raises."""
+
+    def __init__(self, judge: Judge, decision: Decision) -> None:
+        self._judge = judge
+        self._decision = decision
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, where: object) -> None:
+        if error is not None:
+            self._judge.undo(self._decision)
+
+
 def _names(decision: Decision) -> tuple[str, str]:
     """The stream's and the consumer's name."""
     if isinstance(decision, StreamDecision):

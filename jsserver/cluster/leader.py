@@ -13,15 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jsserver import API_LEVEL
-from jsserver.api.responses import (
-    TYPE_PREFIX,
-    AccountInfo,
-    ApiStats,
-    Response,
-    SuccessResponse,
-    TierInfo,
-)
+from jsserver.api.responses import TYPE_PREFIX, AccountInfo, Response, SuccessResponse
 from jsserver.assets import streams
 from jsserver.assets.assigned import StreamAssignment
 from jsserver.assets.changes import (
@@ -35,9 +27,10 @@ from jsserver.assets.changes import (
     StreamChange,
     UpdateStream,
 )
-from jsserver.assets.limits import OF_TIERS, AccountLimits, ServerSettings
+from jsserver.assets.limits import ServerSettings
 from jsserver.cluster import desired, proposals, regroup, wishes
-from jsserver.cluster.judge import Decision, Judge
+from jsserver.cluster.account_info import account_info
+from jsserver.cluster.judge import Decision, Judge, Undone
 from jsserver.cluster.meta import Change, MetaState, Op, created_at, group_of, peers_of
 from jsserver.cluster.moves import Members, MoveRequest, Moves, Regrouped, clusters_for
 from jsserver.cluster.proposals import Asked, Said
@@ -47,6 +40,7 @@ from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
     ConsumerConfig,
+    Placement,
     RestoreRequest,
     StorageRequest,
     StreamConfig,
@@ -114,7 +108,7 @@ class Leader:
         self._settings = settings
         self._now = now
         self._token = token
-        self.moves = Moves(state, members, token)
+        self.moves = Moves(state, members, now, token)
         self._judges: dict[str, Judge] = {}
         self._waiting: dict[bytes, _Waiting] = {}
         self._made: dict[tuple[str, str, str], _Made] = {}
@@ -143,48 +137,16 @@ class Leader:
                 return [self._pause(asked)]
             case "ACCOUNT.STREAM.MOVE":
                 return self._move(asked, info)
+            case "STREAM.CANCEL_MOVE":
+                return self._cancel(asked)
             case "ACCOUNT.STREAM.CANCEL_MOVE":
                 return self._cancel_move(asked)
         raise errcodes.CLUSTER_UN_SUPPORT_FEATURE()
 
     def info(self, account: str) -> AccountInfo:
         """INFO: what the account uses, reserves and may use; ApiError."""
-        claims = self.judge(account).assets.claims
-        used, reserved, limits = self._members.usage(account), claims.reserved, claims.limits
-        return AccountInfo(
-            type=f"{TYPE_PREFIX}account_info_response",
-            memory=used.memory,
-            storage=used.storage,
-            reserved_memory=reserved.memory,
-            reserved_storage=reserved.storage,
-            streams=reserved.streams,
-            consumers=reserved.consumers,
-            limits=OF_TIERS if limits.tiers else limits,
-            tiers={name: self._tier(account, name, of) for name, of in limits.tiers.items()},
-            domain=self._settings.domain,
-            api=ApiStats(level=API_LEVEL, total=used.requests, errors=used.errors),
-        )
-
-    def _tier(self, account: str, name: str, limits: AccountLimits) -> TierInfo:
-        """The same for the account's streams in one tier, such as R3."""
         assets, used = self.judge(account).assets, self._members.usage(account)
-        replicas = int(name[1:]) if name[1:].isdecimal() else 1
-        reserved = assets.claims.of_replicas(replicas)
-        of_tier = [
-            stream
-            for stream in assets.streams.values()
-            if max(stream.config.num_replicas, 1) == replicas
-        ]
-        memory, storage = used.tiers.get(name, (0, 0))
-        return TierInfo(
-            memory=memory,
-            storage=storage,
-            reserved_memory=reserved.memory,
-            reserved_storage=reserved.storage,
-            streams=len(of_tier),
-            consumers=sum(len(stream.consumers) for stream in of_tier),
-            limits=limits,
-        )
+        return account_info(assets, used, self._settings.domain)
 
     def judge(self, account: str) -> Judge:
         """The judge of an account; ApiError where the account has no JetStream."""
@@ -223,7 +185,7 @@ class Leader:
         restored: StreamStateInfo | None = None,
     ) -> bytes:
         """`restored`: the stream's state in the backup, if the stream is restored from one."""
-        with _Undone(judge, decision):
+        with Undone(judge, decision):
             cluster, peers = self._members.place(change.config, clusters_for(change.config, asked))
         storage = change.config.storage
         of = proposals.group("S", peers, storage, cluster, self._token(8))
@@ -284,7 +246,7 @@ class Leader:
         decision = judge.decide(change)
         there = judge.said(config.name)
         assert decision.before is not None and decision.after is not None and there is not None
-        with _Undone(judge, decision):
+        with Undone(judge, decision):
             old, new = decision.before.config, decision.after.config
             known = judge.known(config.name)
             held = [] if known is None else [*known.consumers.values()]
@@ -320,6 +282,20 @@ class Leader:
         if there is None:
             raise errcodes.STREAM_NOT_FOUND()
         return self.regrouped(judge, self.moves.evacuated(there, peer))
+
+    def consumer_off(
+        self, account: str, stream: str, consumer: str, peer: str, *, at_once: bool
+    ) -> list[bytes]:
+        """The entries by which a consumer leaves a server; ApiError where that cannot be.
+        `at_once`: it does not wait until another server has all."""
+        judge = self.judge(account)
+        there = judge.known(stream)
+        if there is None:
+            raise errcodes.STREAM_NOT_FOUND()
+        if consumer not in there.consumers:
+            raise errcodes.CONSUMER_NOT_FOUND()
+        made = self.moves.consumer_off(there, consumer, peer, at_once=at_once)
+        return self.regrouped(judge, made)
 
     def evacuate_all(self, peer: str) -> list[bytes]:
         """The entries that move all streams off a server that other servers can take."""
@@ -377,16 +353,51 @@ class Leader:
         return self._updated(judge, config, asked, info, peers)
 
     def _cancel_move(self, asked: Asked) -> list[bytes]:
+        """ACCOUNT.STREAM.CANCEL_MOVE."""
         judge, config, peers, asked = self._movable(asked)
-        origin = desired.moves_from(judge.said(config.name) or {})
-        if len(peers) <= config.num_replicas and not origin:
+        there = judge.said(config.name)
+        assert there is not None
+        if self.moves.wishes(there):
+            return self._take_back(judge, config, there, asked)
+        if len(peers) <= config.num_replicas:
             raise errcodes.STREAM_MOVE_NOT_IN_PROGRESS()
-        peers = origin or peers[: config.num_replicas]
+        peers = peers[: config.num_replicas]
         placement = config.placement
         wanted = {tag.lower() for tag in placement.tags} if placement is not None else set()
         if any(wanted - {*(self._members.tags_of(peer) or ())} for peer in peers):
             config = msgspec.structs.replace(config, placement=None)
         return self._updated(judge, config, asked, None, peers)
+
+    def _cancel(self, asked: Asked) -> list[bytes]:
+        """STREAM.CANCEL_MOVE, of nats-server 2.15: also cancels that a stream gets more members or
+        fewer, where that is done by a wish."""
+        there = self.judge(asked.account).said(asked.args[0])
+        if there is not None and not desired.origin(there):
+            raise desired.NO_RECONFIGURE()
+        return self._cancel_move(asked._replace(args=(asked.account, *asked.args)))
+
+    def _take_back(
+        self, judge: Judge, config: StreamConfig, there: Said, asked: Asked
+    ) -> list[bytes]:
+        """The entry by which a stream gets the members and the configuration that it had before
+        its members began to change; ApiError where they do not change."""
+        before = desired.origin(there)
+        if not before:
+            raise desired.NO_RECONFIGURE()
+        placement = before.get("placement")
+        config = msgspec.structs.replace(
+            config,
+            num_replicas=int(before.get("replicas") or 1),
+            placement=None if placement is None else msgspec.convert(placement, Placement),
+            retention=before.get("retention") or config.retention,
+        )
+        change = UpdateStream(config)
+        decision = judge.decide(change)
+        assert decision.after is not None
+        said = desired.taken_back(there, self.moves.terms)
+        said = proposals.changed(said, "stream", decision.after.config)
+        said = proposals.answered(said, asked)
+        return [self._propose(judge, Op.UPDATE_STREAM, said, change, decision)]
 
     def _delete(self, asked: Asked) -> bytes:
         if not decode.is_empty(asked.body):
@@ -445,7 +456,7 @@ class Leader:
         known = judge.known(change.stream)  # includes consumers whose new members are only proposed
         there = None if known is None else known.consumers.get(change.name)
         if there is None:
-            with _Undone(judge, decision):
+            with Undone(judge, decision):
                 peers = self._peers_for(judge, decision.stream, change.config)
             in_memory = change.config.mem_storage or decision.stream.config.storage == "memory"
             storage = "memory" if in_memory else "file"
@@ -453,7 +464,7 @@ class Leader:
             name = change.name
             there = proposals.consumer(name, change.stream, after.stored, after.created, of)
         elif decision.is_open:
-            with _Undone(judge, decision):
+            with Undone(judge, decision):
                 there = self.moves.consumer(
                     there, judge.said(change.stream), decision.stream.config, change.config, info
                 )
@@ -468,7 +479,7 @@ class Leader:
     ) -> list[str]:
         """Ids of the members for a new consumer, members that are online first."""
         there = judge.said(stream.config.name)
-        all_peers = [] if there is None else peers_of(there)
+        all_peers = [] if there is None else desired.open_peers(there)
         online = self._members.online(all_peers)
         if not online:
             raise errcodes.INSUFFICIENT_RESOURCES()
@@ -583,18 +594,3 @@ class Leader:
 def encoded(answer: Response | Said) -> bytes:
     """An answer as the bytes of its JSON."""
     return escape_json(msgspec.json.encode(answer))
-
-
-class _Undone:
-    """Undoes a judge's decision if a later step of the same proposal raises."""
-
-    def __init__(self, judge: Judge, decision: Decision) -> None:
-        self._judge = judge
-        self._decision = decision
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, where: object) -> None:
-        if error is not None:
-            self._judge.undo(self._decision)

@@ -15,10 +15,11 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from jsserver.assets.limits import AccountLimits
-from jsserver.cluster import follow, proposals, regroup
-from jsserver.cluster.desired import moves_from, taken_back, wish_of
+from jsserver.cluster import desired, follow, proposals, regroup
+from jsserver.cluster.desired import Target, Terms, wish_of
 from jsserver.cluster.meta import MetaState, Name, Op, StreamAssignment, group_of, peers_of
 from jsserver.cluster.proposals import Asked, Said
+from jsserver.text.goformat import rfc3339_nano
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import ConsumerConfig, Placement, StreamConfig, Wire
@@ -84,6 +85,10 @@ class Members(Protocol):
     def limits(self, account: str) -> AccountLimits | None:
         """The account's limits; None: the account has no JetStream."""
 
+    def by_wishes(self) -> bool:
+        """Whether groups get other members by wishes: some member is a nats-server 2.15, and no
+        member is known to be an older one."""
+
 
 class Regrouped(NamedTuple):
     """A stream before and after a change that may change its members."""
@@ -105,10 +110,27 @@ class Regrouped(NamedTuple):
 class Moves:
     """Changes of members for the meta leader; `state`: the meta group's."""
 
-    def __init__(self, state: MetaState, members: Members, token: Callable[[int], str]) -> None:
+    def __init__(
+        self,
+        state: MetaState,
+        members: Members,
+        now: Callable[[], int],
+        token: Callable[[int], str],
+    ) -> None:
+        """`now`: ns since the epoch."""
         self._state = state
         self._members = members
+        self._now = now
         self._token = token
+
+    @property
+    def terms(self) -> Terms:
+        """What wishes of this moment need."""
+        return Terms(rfc3339_nano(self._now()), self._token, _mixed)
+
+    def wishes(self, said: Said) -> bool:
+        """Whether the asset gets other members by a wish."""
+        return bool(wish_of(said)) or self._members.by_wishes()
 
     def asks(self, name: str, asked: Asked) -> str:
         """The subject on which to ask the asset's leader for its INFO before a request is handled,
@@ -117,7 +139,7 @@ class Moves:
         if name == "ACCOUNT.STREAM.MOVE":
             account, args = args[0], args[1:]
         there = self._state.streams.get(account, {}).get(args[0]) if args else None
-        if there is None:
+        if there is None or self.wishes(there.said):
             return ""
         if name in ("STREAM.UPDATE", "ACCOUNT.STREAM.MOVE"):
             now = regroup.replicas_in(asked.body) or there.said["stream"].get("num_replicas") or 1
@@ -143,10 +165,8 @@ class Moves:
         scales = old.num_replicas != new.num_replicas
         if not moves and not scales:
             return proposals.unpreferred(now.said), []
-        if wish_of(now.said):
-            if now.peers is not None and now.peers == moves_from(now.said):
-                return taken_back(now.said, self._token), []
-            raise errcodes.STREAM_MOVE_IN_PROGRESS(msg=regroup.progress(before, info))
+        if self.wishes(now.said):
+            return self._wished(now, asked, moves=moves), []
         if moves and not now.ends_move and len(before) != old.num_replicas:
             raise errcodes.STREAM_MOVE_IN_PROGRESS(msg=regroup.progress(before, info))
         if moves and scales:
@@ -157,7 +177,7 @@ class Moves:
                 _, after = self._members.place(new, clusters_for(new, asked))
                 peers = regroup.moved_peers(before, after)
             consumers = regroup.moved_consumers(now.consumers, peers, new.num_replicas, _mixed)
-            return regroup.moved_stream(now.said, peers), consumers
+            return regroup.moved(now.said, peers), consumers
         grows = new.num_replicas > len(before)
         if grows:
             cluster = str(group_of(now.said).get("cluster") or asked.cluster)
@@ -170,6 +190,30 @@ class Moves:
         scaled = regroup.Scaled(peers, grows, new.retention != "limits")
         consumers = regroup.scaled_consumers(now.consumers, scaled, _mixed, self._token)
         return regroup.scaled_stream(now.said, scaled, self._token), consumers
+
+    def _wished(self, now: Regrouped, asked: Asked, *, moves: bool) -> Said:
+        """The same by a wish. The consumers get theirs when the stream's leader reports a step."""
+        said, new, held = now.said, now.new, desired.targets(now.said)
+        cluster = str((wish_of(said) or group_of(said)).get("cluster") or asked.cluster)
+        if moves:
+            if new.num_replicas != now.old.num_replicas or new.retention != now.old.retention:
+                raise errcodes.STREAM_MOVE_AND_SCALE()
+            if desired.is_moving(said):
+                raise desired.MOVE_IN_PROGRESS()
+            if wish_of(said):
+                raise desired.RECONFIGURE_IN_PROGRESS()
+            peers = now.peers and now.peers[-new.num_replicas :]
+            cluster = self._members.cluster_of(peers[0]) if peers else ""
+            if not peers:
+                cluster, peers = self._members.place(new, clusters_for(new, asked))
+            target = Target(peers, cluster)
+        elif desired.is_moving(said):
+            raise desired.MOVE_IN_PROGRESS()
+        elif new.num_replicas > len(held):
+            target = Target(self._members.place(new, [cluster], existing=held)[1], cluster)
+        else:
+            target = Target(held, cluster, scale_down=True)
+        return desired.stream_wishing(said, target, self.terms, moves=moves)
 
     def consumer(
         self,
@@ -192,9 +236,17 @@ class Moves:
                 retention=stream.retention,
             )
 
-        after = count(config.num_replicas)
-        if count(old.get("num_replicas") or 0) == after:
+        before, after = count(old.get("num_replicas") or 0), count(config.num_replicas)
+        if before == after:
             return said
+        if self.wishes(said):
+            peers, cluster = peers_of(said), str(group_of(said).get("cluster", ""))
+            if after < before:
+                target = Target(peers, cluster, scale_down=True)
+            else:
+                more = [peer for peer in _mixed(held) if peer not in peers]
+                target = Target([*peers, *more][:after], cluster)
+            return desired.wishing(said, target, self.terms)
         return regroup.scaled_consumer(
             said, held, after, regroup.leader(info), _mixed, self._token
         )
@@ -223,6 +275,8 @@ class Moves:
     def without(self, there: StreamAssignment, peer: str) -> tuple[list[Made], bool]:
         """The assignments once `peer` is no member of a stream any more, and whether another server
         replaces it; ApiError where `peer` is not a member."""
+        if self.wishes(there.said):
+            return self._wished_without(there, peer, at_once=True)
         before = there.peers
         if peer not in before:
             raise errcodes.CLUSTER_PEER_NOT_MEMBER()
@@ -230,16 +284,94 @@ class Moves:
         cluster = str(group_of(there.said).get("cluster", ""))
         peers, replaced = stay, False
         with suppress(ApiError, follow.Unsupported):
-            config = follow.stream(there.said).config
-            as_many = msgspec.structs.replace(config, num_replicas=len(before))
-            _, peers = self._members.place(as_many, [cluster], existing=stay, ignored={peer})
-            replaced = True
+            peers, replaced = self._with(there.said, stay, peer, len(before), cluster), True
         return (_held_by(there, peers, peer) if peers else []), replaced
+
+    def _with(
+        self, said: Said, stay: list[str], ignored: str, count: int, cluster: str
+    ) -> list[str]:
+        """As many members for a stream, those that stay in front; ApiError, Unsupported."""
+        config = msgspec.structs.replace(follow.stream(said).config, num_replicas=count)
+        return self._members.place(config, [cluster], existing=stay, ignored={ignored})[1]
+
+    def _wished_without(
+        self, there: StreamAssignment, peer: str, *, at_once: bool
+    ) -> tuple[list[Made], bool]:
+        """The assignments with wishes by which a stream and its consumers leave a server, and
+        whether another server replaces that; ApiError where `peer` is not a member. `at_once`: the
+        server is no member from now on, not only once another one has all."""
+        said, held = there.said, desired.targets(there.said)
+        if peer not in {*peers_of(said), *held}:
+            raise errcodes.CLUSTER_PEER_NOT_MEMBER()
+        cluster = str((wish_of(said) or group_of(said)).get("cluster", ""))
+        peers, replaced = [one for one in held if one != peer], False
+        with suppress(ApiError, follow.Unsupported):
+            peers, replaced = self._with(said, peers, peer, len(held), cluster), True
+        if not peers:
+            return [], replaced
+        scale_down = bool(wish_of(said).get("scale_down"))
+        after = desired.wishing(said, Target(peers, cluster, scale_down), self.terms)
+        if not at_once:
+            return [(Op.ASSIGN_STREAM, after)], replaced
+        made: list[Made] = [(Op.ASSIGN_STREAM, desired.without(after, peer))]
+        for one in there.consumers.values():
+            if peer in {*peers_of(one), *desired.targets(one)}:
+                made.append(self._consumer_without(one, peers, peer))
+        return made, replaced
+
+    def _consumer_without(self, said: Said, of_stream: list[str], peer: str) -> Made:
+        """How a consumer does without a member whose stream has these members."""
+        if peers_of(said) == [peer] and not said["consumer"].get("durable_name"):
+            return Op.REMOVE_CONSUMER, said
+        held = desired.targets(said)
+        stay = [one for one in held if one != peer and one in of_stream]
+        more = [one for one in _mixed(of_stream) if one not in stay]
+        target = Target([*stay, *more][: len(held)], str(group_of(said).get("cluster", "")))
+        return Op.ASSIGN_CONSUMER, desired.without(
+            desired.wishing(said, target, self.terms), peer
+        )
+
+    def consumer_off(
+        self, there: StreamAssignment, name: str, peer: str, *, at_once: bool
+    ) -> list[Made]:
+        """The assignment of a consumer that leaves a server for another one of its stream's;
+        ApiError where `peer` is not a member, or nothing can take its place. `at_once`: the server
+        is no member from now on, not only once the other one has all."""
+        said = there.consumers[name]
+        before, held = peers_of(said), desired.targets(said)
+        if peer not in {*before, *held}:
+            raise errcodes.CLUSTER_PEER_NOT_MEMBER()
+        config, of_stream = there.said["stream"], desired.targets(there.said)
+        count = regroup.replicas_of(there.said, said)
+        if config.get("retention", "limits") != "limits":
+            count = int(config.get("num_replicas") or 1)
+        stay = [one for one in held if one != peer]
+        free = [one for one in _mixed(of_stream) if one != peer and one not in stay]
+        spare = (self._members.online(free) or free)[:1] if len(stay) < len(held) else []
+        peers = [*stay, *spare]
+        by_wish = self.wishes(said)
+        if len(of_stream) < 2 or len(peers) < count or (not by_wish and len(before) > count):
+            raise errcodes.PEER_REMAP()
+        if by_wish:
+            cluster = str(group_of(said).get("cluster", ""))
+            scale_down = bool(wish_of(said).get("scale_down"))
+            after = desired.wishing(said, Target(peers, cluster, scale_down), self.terms)
+            after = desired.without(after, peer) if at_once else after
+        elif at_once:
+            after = regroup.replaced(said, peers)
+        else:
+            after = regroup.moved(said, regroup.moved_peers(before, peers))
+        return [(Op.ASSIGN_CONSUMER, after)]
 
     def evacuated(self, there: StreamAssignment, peer: str) -> list[Made]:
         """The assignments while a stream and its consumers move from `peer` to another server of
         the cluster; none where they do already. ApiError where `peer` is not a member, or no
         other server can take its place."""
+        if self.wishes(there.said):
+            made, replaced = self._wished_without(there, peer, at_once=False)
+            if not replaced:
+                raise errcodes.PEER_REMAP()
+            return made
         before = there.peers
         if peer not in before:
             raise errcodes.CLUSTER_PEER_NOT_MEMBER()
@@ -258,23 +390,26 @@ class Moves:
             raise errcodes.PEER_REMAP() from None
         consumers = there.consumers.values()
         moved = regroup.moved_consumers(consumers, peers, replicas, _mixed)
-        said = regroup.moved_stream(there.said, peers)
+        said = regroup.moved(there.said, peers)
         return [(Op.UPDATE_STREAM, said), *((Op.ASSIGN_CONSUMER, one) for one in moved)]
 
     def with_one_more(self, there: StreamAssignment, peer: str) -> list[Made]:
         """The assignments with `peer` as a further member of a stream that has too few; none where
         the stream has enough."""
         wanted = there.said["stream"].get("num_replicas") or 1
-        peers = [*there.peers, peer]
-        alike = group_of(there.said).get("cluster") == self._members.cluster_of(peer)
-        lacks = peer not in there.peers and len(peers) <= wanted
-        if not lacks or not alike:
+        held = desired.targets(there.said)
+        peers, cluster = [*held, peer], self._members.cluster_of(peer)
+        lacks = peer not in held and len(peers) <= wanted
+        if not lacks or group_of(there.said).get("cluster") != cluster:
             return []
+        if self.wishes(there.said):
+            target = Target(peers, cluster)
+            return [(Op.ASSIGN_STREAM, desired.wishing(there.said, target, self.terms))]
         return _held_by(there, peers, "")
 
 
 def _held_by(there: StreamAssignment, peers: list[str], gone: str) -> list[Made]:
-    said = regroup.replaced_stream(there.said, peers)
+    said = regroup.replaced(there.said, peers)
     follow_it, end = regroup.replaced_consumers(there.consumers.values(), peers, gone)
     return [
         (Op.ASSIGN_STREAM, said),

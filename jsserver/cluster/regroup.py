@@ -167,8 +167,8 @@ def moved_peers(before: list[str], after: list[str]) -> list[str]:
     return [*(peer for peer in before if peer not in after), *after]
 
 
-def moved_stream(said: Said, peers: list[str]) -> Said:
-    """A stream's assignment while the stream moves, or once its move is cancelled."""
+def moved(said: Said, peers: list[str]) -> Said:
+    """An asset's assignment while the asset moves, or once its move is cancelled."""
     return _with_peers(said, peers, "scale_up")
 
 
@@ -195,8 +195,8 @@ def moved_consumers(
     return found
 
 
-def replaced_stream(said: Said, peers: list[str]) -> Said:
-    """A stream's assignment after a member was removed or replaced."""
+def replaced(said: Said, peers: list[str]) -> Said:
+    """An asset's assignment after a member was removed or replaced."""
     return _with_peers(said, peers, "preferred")
 
 
@@ -209,7 +209,7 @@ def replaced_consumers(
     for said in consumers:
         before = peers_of(said)
         if said["consumer"].get("durable_name") or len(before) > 1:
-            follow.append(replaced_stream(said, peers))
+            follow.append(replaced(said, peers))
         elif gone in before:
             end.append(said)
     return follow, end
@@ -228,10 +228,10 @@ def _named(of: Said, before: list[str], token: Token) -> Said:
     peers = of["peers"]
     if len(peers) == len(before) or 1 not in (len(peers), len(before)):
         return of
-    return renamed(of, token)
+    return {**of, "name": name_for(of, peers, token)}
 
 
-def renamed(of: Said, token: Token) -> Said:
-    """The group by another name."""
+def name_for(of: Said, peers: list[str], token: Token) -> str:
+    """Another name for the group, with these members."""
     kind, storage = str(of.get("name", ""))[:1], str(of.get("store", ""))
-    return {**of, "name": group_name(kind, len(of["peers"]), storage, token(8))}
+    return group_name(kind, len(peers), storage, token(8))

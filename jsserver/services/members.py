@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 STATSZ = b"$SYS.SERVER.*.STATSZ"
+WITH_WISHES = (2, 15)
+"""The first release of nats-server that changes members by wishes (jsserver/cluster/desired.py)."""
 
 
 class Said(msgspec.Struct):
@@ -34,6 +36,8 @@ class Said(msgspec.Struct):
     name: str = ""
     cluster: str = ""
     tags: list[str] = []
+    ver: str = ""
+    """The nats-server release that the server is, or follows."""
 
 
 class Most(msgspec.Struct):
@@ -99,9 +103,11 @@ class Members:
         state: Callable[[], MetaState],
         limits: Callable[[str], AccountLimits | None],
         usage: Callable[[str], Usage],
+        ours: Callable[[], set[str]],
     ) -> None:
         """`own`: this server; `room`: its free room; `names`: names of the servers this one is
-        connected to; `peers`: ids of the members of the meta group."""
+        connected to; `peers`: ids of the members of the meta group; `ours`: ids of the servers
+        this one is connected to that are no nats-servers."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._own = short_hash(own.name)
@@ -115,6 +121,7 @@ class Members:
         self._state = state
         self.limits = limits
         self.usage = usage
+        self._ours = ours
         self._system.serve_requests(STATSZ)
 
     def take(self, item: Item) -> bool:
@@ -164,6 +171,14 @@ class Members:
         """A member's tags in lower case; None: unknown."""
         known = self._known.get(peer)
         return None if known is None else [tag.lower() for tag in known.tags]
+
+    def by_wishes(self) -> bool:
+        """Whether groups get other members by wishes: some member is a nats-server 2.15, and no
+        member is known to be an older one."""
+        ours = self._ours()
+        known = [self._known.get(peer) for peer in self._peers() if peer not in ours]
+        versions = [_release(said.ver) for said in known if said is not None and said.ver]
+        return bool(versions) and min(versions) >= WITH_WISHES
 
     def place(
         self,
@@ -230,3 +245,9 @@ class Members:
         return account in self._accounts and self._accounts[account].subject_interest(
             subject.encode()
         )
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The first two numbers of a version; (0, 0) where it has none."""
+    numbers = version.split(".")[:2]
+    return tuple(map(int, numbers)) if all(n.isdecimal() for n in numbers) else (0, 0)

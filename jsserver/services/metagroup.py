@@ -203,6 +203,7 @@ class MetaGroup:
             state=lambda: self.state,
             limits=self._jetstream.limits_in_cluster,
             usage=self.holdings.usage,
+            ours=self._there,
         )
         api = HeldApi(
             self._accounts,

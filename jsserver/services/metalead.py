@@ -68,7 +68,7 @@ class Group(Protocol):
 
 
 class PeerRequest(Wire):
-    """STREAM.PEER.REMOVE, STREAM.PEER.EVACUATE."""
+    """STREAM.PEER.REMOVE and EVACUATE, CONSUMER.PEER.REMOVE and EVACUATE."""
 
     peer: str = ""
 
@@ -232,6 +232,10 @@ class MetaLead:
                 return self._remove_peer(asked)
             case "STREAM.PEER.EVACUATE":
                 return self._evacuate(asked)
+            case "CONSUMER.PEER.REMOVE":
+                return self._consumer_off(asked, "remove", at_once=True)
+            case "CONSUMER.PEER.EVACUATE":
+                return self._consumer_off(asked, "evacuate", at_once=False)
             case "SERVER.EVACUATE":
                 return self._evacuate_all(asked)
         subject = self._leader.moves.asks(name, asked)
@@ -280,6 +284,17 @@ class MetaLead:
         peer = _peer_in(asked)
         self._propose_all(self._leader.evacuate(asked.account, asked.args[0], peer))
         kind = f"{TYPE_PREFIX}stream_evacuate_peer_response"
+        return SuccessResponse(type=kind, success=True)
+
+    def _consumer_off(self, asked: Asked, what: str, *, at_once: bool) -> Response | None:
+        assert self._leader is not None
+        stream, consumer = asked.args[:2]
+        peer = _peer_in(asked)
+        made = self._leader.consumer_off(asked.account, stream, consumer, peer, at_once=at_once)
+        if not self._propose_all(made):
+            self._answering.retry(asked)
+            return None
+        kind = f"{TYPE_PREFIX}consumer_{what}_peer_response"
         return SuccessResponse(type=kind, success=True)
 
     def joined(self, peer: str) -> None:
@@ -365,7 +380,7 @@ class MetaLead:
 
 
 def _peer_in(asked: Asked) -> str:
-    """The id of the server that a request about a stream names; ApiError."""
+    """The id of the server that a request about an asset names; ApiError."""
     if decode.is_empty(asked.body):
         raise errcodes.BAD_REQUEST()
     request = decode.decode(asked.body, PeerRequest, strict=True)

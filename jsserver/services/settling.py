@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.responses import TYPE_PREFIX, Response, SuccessResponse
 from jsserver.api.stream_api import described
+from jsserver.cluster.desired import wish_of
 from jsserver.cluster.meta import Change, Name, Op
 from jsserver.cluster.proposals import Asked
 from jsserver.services.changes import tell_gone, tell_put, when_counted
@@ -107,7 +108,8 @@ class Settling:
         if not change.reply:
             return
         info = await described(account, stream)
-        info.type = f"{TYPE_PREFIX}stream_{'update' if updated else 'create'}_response"
+        what = "cancel_move" if _cancels(change) else "update" if updated else "create"
+        info.type = f"{TYPE_PREFIX}stream_{what}_response"
         info.domain = ""
         info.did_create = made and not updated
         self.answer(change, info)
@@ -152,3 +154,11 @@ class Settling:
         who = client if isinstance(client, dict) else {}
         asked = Asked(change.account, subject, change.reply, b"", who)
         self._answering.send("", asked, answer)
+
+
+def _cancels(change: Change) -> bool:
+    """Whether a change of a stream cancels another one of its members, as nats-server 2.15 knows
+    it."""
+    said = change.said or {}
+    by_request = str(said.get("subject", "")).startswith("$JS.API.STREAM.CANCEL_MOVE.")
+    return by_request or bool(wish_of(said).get("cancel_move"))

@@ -39,14 +39,15 @@ async def led_by_ours(servers: Servers, tags: tuple[str, ...]) -> Cluster:
 
 
 async def holders(client: Client, request: str) -> set[str]:
-    """Names of an asset's members, once all are current and one leads; otherwise none."""
+    """Names of an asset's members, once all are current, one leads, and no others are wished;
+    otherwise none."""
     try:
         answer = await client.request(f"$JS.API.{request}", b"", timeout=2)
     except NoAnswer:  # no leader at the moment
         return set()
     of = json.loads(answer.data).get("cluster", {})
     others = of.get("replicas", [])
-    if not of.get("leader") or not all(one["current"] for one in others):
+    if not of.get("leader") or not all(one["current"] for one in others) or of.get("desired"):
         return set()
     return {of["leader"], *(one["name"] for one in others)}
 
@@ -97,7 +98,33 @@ async def test_a_consumer_is_scaled(servers: Servers) -> None:
             config: dict[str, Any] = DURABLE["config"] | {"num_replicas": count}  # type: ignore[operator]
             body = DURABLE | {"config": config, "action": "update"}
             assert "error" not in await api(client, "CONSUMER.CREATE.S.D", body)
-            await held_by(client, "CONSUMER.INFO.S.D", count)
+            there = await held_by(client, "CONSUMER.INFO.S.D", count)
+            if count == 1:
+                for what in ("EVACUATE", "REMOVE"):
+                    there = await moved_off(client, what, there)
+        for peer, code in ((None, 10003), ({"peer": "ZZ"}, 10040), ({"peer": "A"}, 10075)):
+            refused = await api(client, "CONSUMER.PEER.REMOVE.S.D", peer)
+            assert refused["error"]["err_code"] == code
+        for asset, code in (("NO.D", 10059), ("S.NO", 10014)):
+            refused = await api(client, f"CONSUMER.PEER.EVACUATE.{asset}", {"peer": "A"})
+            assert refused["error"]["err_code"] == code
+
+
+async def moved_off(client: Client, what: str, there: set[str]) -> set[str]:
+    """The member of a consumer of one, once it has left the server that it was on."""
+    (before,) = there
+    answer = await api(client, f"CONSUMER.PEER.{what}.S.D", {"peer": before})
+    kind = f"io.nats.jetstream.api.v1.consumer_{what.lower()}_peer_response"
+    assert answer == {"type": kind, "success": True}
+    after: set[str] = set()
+
+    async def moved() -> bool:
+        nonlocal after
+        after = await holders(client, "CONSUMER.INFO.S.D")
+        return len(after) == 1 and before not in after
+
+    await until(moved, 60)
+    return after
 
 
 @asynchronous
@@ -125,8 +152,10 @@ async def test_a_stream_moves_to_other_tags_and_away_from_a_server(servers: Serv
         await until(lambda: moved("A"), 60)
         await all_there(client, 10)
         (here,) = await holders(client, "STREAM.INFO.S")
-        cancelled = await api(system, "ACCOUNT.STREAM.CANCEL_MOVE.ONE.S")
-        assert cancelled["error"]["err_code"] == 10129
+        cancels = (system, "ACCOUNT.STREAM.CANCEL_MOVE.ONE"), (client, "STREAM.CANCEL_MOVE")
+        for asking, request in cancels:
+            cancelled = await api(asking, f"{request}.S")
+            assert cancelled["error"]["err_code"] == 10129
         answer = await api(system, "ACCOUNT.STREAM.MOVE.ONE.S", {"server": here})
         assert "error" not in answer
         await until(lambda: moved(here), 60)

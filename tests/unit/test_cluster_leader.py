@@ -59,6 +59,9 @@ class Known:
     def heard(self, account: str, subject: str) -> bool:
         return False
 
+    def by_wishes(self) -> bool:
+        return False
+
     def limits(self, account: str) -> AccountLimits | None:
         return AccountLimits(max_streams=6) if account == ACCOUNT else None
 

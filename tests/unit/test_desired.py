@@ -189,11 +189,12 @@ def test_who_moves_by_wishes_alone_gets_one():
 
 def test_a_move_is_taken_back():
     said = asset(A, B, C, D, wish=[B, C, D], move=True, origin={"peers": [A, B, C]})
-    assert desired.moves_from(said) == [A, B, C]
-    assert desired.moves_from(asset(A, wish=[A, B, C], origin={"peers": [A]})) == []
-    back = desired.taken_back(said, TERMS.token)
+    assert desired.is_moving(said)
+    assert not desired.is_moving(asset(A, wish=[A, B, C], origin={"peers": [A]}))
+    back = desired.taken_back(said, TERMS)
     wish = group_of(back)["desired"]
-    assert (wish["id"], wish["peers"]) == (NEW, [A, B, C])
+    assert (wish["id"], wish["peers"], wish["move"]) == (NEW, [A, B, C], True)
+    assert wish["cancel_move"]
     away = consumer(A, B, C, D, id="j", term=1, peers=[B, C, D], members=[A, B, C])
     (made,) = write(back, away, id=NEW, term=4)
     assert sorted(group_of(made[1])["desired"]["peers"]) == [A, B, C]

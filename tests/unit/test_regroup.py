@@ -102,7 +102,7 @@ def test_a_consumer_gets_more_or_fewer_members(before, replicas, leader, after, 
 
 def test_a_stream_that_moves_has_those_that_go_in_front():
     assert regroup.moved_peers([ONE, TWO, THREE], [FOUR, TWO]) == [ONE, THREE, FOUR, TWO]
-    found = regroup.moved_stream(stream(ONE, preferred=ONE), [ONE, FIVE])["group"]
+    found = regroup.moved(stream(ONE, preferred=ONE), [ONE, FIVE])["group"]
     assert (found["peers"], found["preferred"]) == ([ONE, FIVE], ONE)
 
 
