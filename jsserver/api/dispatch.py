@@ -5,7 +5,7 @@ Subjects that are no endpoint get silence: `$JS.API.>` is one service, and clien
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
@@ -32,6 +32,7 @@ from jsserver.instances.backend import (
 )
 from jsserver.instances.recovery import recover
 from jsserver.instances.shared import WORKERS, Shared
+from jsserver.process.tasks import Tasks
 from jsserver.text import goformat
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
@@ -152,7 +153,7 @@ class Dispatcher:
         self._rounds = _Room(ASIDE)
         self._behind = _Room(limits.request_queue_limit)
         """For those that wait for others of their connection."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._closing = False
         self._closed = False
 
@@ -197,16 +198,12 @@ class Dispatcher:
         self._closing = True
         for responder in reversed(self._responders):
             await responder.close()
-        await self._finish()
+        await self._tasks.under_way()
         for account in self.accounts.values():
             await account.close()
         self._closed = True
-        await self._finish()
+        await self._tasks.under_way()
         await self.shared.close()
-
-    async def _finish(self) -> None:
-        if self._tasks:
-            await asyncio.wait(self._tasks)
 
     # ---- requests --------------------------------------------------------------------------------
 
@@ -240,7 +237,7 @@ class Dispatcher:
     def _go_on(self) -> None:
         if self._queue and self._running < IN_PROGRESS:
             self._running += 1
-            self._start(self._work())
+            self._tasks.begin(self._work())
 
     @contextmanager
     def _aside(self, room: _Room, connection: int) -> Iterator[None]:
@@ -258,11 +255,6 @@ class Dispatcher:
             room.left += 1
             self._running += 1
             self._queue.again(connection)
-
-    def _start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
         """Works on requests until none waits."""
@@ -447,7 +439,7 @@ class Dispatcher:
                 if account is not None:
                     account.intakes.broken(event.stream, event.id)
             case ConsumerGone() if not self._closing:  # else after the next start
-                self._start(self._remove_inactive(event))
+                self._tasks.begin(self._remove_inactive(event))
 
     def _pause_over(self, event: PauseOver) -> None:
         account = self.accounts.get(event.account)

@@ -21,6 +21,7 @@ from typing import ParamSpec, TypeVar
 import msgspec
 
 from jsserver.assets import sources
+from jsserver.process.tasks import Tasks
 from jsserver.text import goformat, nuid, transforms
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ErrorBody
@@ -392,7 +393,7 @@ class Intakes:
         self._kept: dict[str, dict[str, int]] = {}
         """Positions that are written down."""
         self._keeper: asyncio.Task[None] | None = None
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._beginning = Tasks()
 
     def follow(self, stream: Stream) -> None:
         """A stream that is served, new or with another configuration."""
@@ -438,9 +439,7 @@ class Intakes:
         else:
             self._forget(stream.name)
         if begun:
-            beginning = asyncio.get_running_loop().create_task(self._begin(stream, begun))
-            self._beginning.add(beginning)
-            beginning.add_done_callback(self._beginning.discard)
+            self._beginning.begin(self._begin(stream, begun))
             if self._keeper is None:
                 self._keeper = asyncio.get_running_loop().create_task(self._keep())
         self._wake_waiting(stream.name)
@@ -478,8 +477,7 @@ class Intakes:
         """Ends all, and writes down how far they came."""
         if self._keeper is not None:
             self._keeper.cancel()
-        for beginning in self._beginning:
-            beginning.cancel()
+        self._beginning.cancel()
         for intakes in self._of.values():
             for intake in intakes.values():
                 self._end(intake, False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -21,6 +21,7 @@ from jsserver.api.responses import TYPE_PREFIX
 from jsserver.instances.account import Account
 from jsserver.instances.backend import StoreError
 from jsserver.instances.shared import Shared
+from jsserver.process.tasks import Tasks
 from jsserver.text import goformat, nuid
 from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
@@ -127,7 +128,7 @@ class Uploads:
         self._limits = limits
         self._finished = finished
         self._open: dict[Key, Upload] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._timer: asyncio.TimerHandle | None = None
         self._gone: set[int] = set()
         """Connections that ended since the last look."""
@@ -191,9 +192,9 @@ class Uploads:
         self._open[key] = upload
         self._watch()
         if request.chunks == 0:
-            self._start(self._complete(key, upload, message.reply, None))
+            self._tasks.begin(self._complete(key, upload, message.reply, None))
         else:
-            upload.intent = self._start(self._intend(key, upload, message.reply))
+            upload.intent = self._tasks.begin(self._intend(key, upload, message.reply))
 
     async def _intend(self, key: Key, upload: Upload, reply: bytes) -> None:
         meta = upload.meta
@@ -265,7 +266,7 @@ class Uploads:
         upload.touched = self._now()
         upload.acked += 1
         if upload.acked == upload.meta.chunks:
-            self._start(self._complete(key, upload, reply, ack))
+            self._tasks.begin(self._complete(key, upload, reply, ack))
         elif reply:
             key[0].handle.publish(reply, b"", b"", answer)
 
@@ -310,7 +311,7 @@ class Uploads:
             self._finished(upload.connection, cost)
             self._refuse(key[0].name, reply, error)
         upload.replies.clear()
-        self._start(self._forget(upload))
+        self._tasks.begin(self._forget(upload))
 
     async def _forget(self, upload: Upload) -> None:
         bucket = upload.bucket
@@ -372,8 +373,7 @@ class Uploads:
         for key, upload in list(self._open.items()):
             if key[0] is account and upload.touched != COMPLETING:
                 self._fail(key, upload, errcodes.NOT_ENABLED_FOR_ACCOUNT())
-        if self._tasks:
-            await asyncio.wait([*self._tasks])
+        await self._tasks.under_way()
 
     def refuse(self) -> None:
         """Begins none any more, and takes no chunk."""
@@ -386,16 +386,9 @@ class Uploads:
         for key, upload in list(self._open.items()):
             if upload.touched != COMPLETING:
                 self._fail(key, upload, errcodes.CLUSTER_NOT_AVAIL())
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finished()
 
     # ---- small things --------------------------------------------------------------------------
-
-    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     @staticmethod
     def _now() -> float:

@@ -35,6 +35,7 @@ from jsserver.cext.engine import Item
 from jsserver.config.options import AuthCallout
 from jsserver.jwt.claims import ALL, User
 from jsserver.process.logs import Logger
+from jsserver.process.tasks import Tasks
 from jsserver.services.replies import Replies
 from jsserver.services.tenants import Tenants
 from jsserver.text.goformat import quote
@@ -63,12 +64,11 @@ class Callouts:
         self._log = log
         self._admit = admit
         self._pool = ThreadPoolExecutor(1, "callouts")
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking = Tasks()
 
     def close(self) -> None:
         """Stops asking."""
-        for task in self._tasks:
-            task.cancel()
+        self._asking.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(
@@ -80,11 +80,7 @@ class Callouts:
         settle: Callable[[User], Awaitable[Admission]],
     ) -> None:
         """Asks about a connection. `settle` turns the answer's user into an admission."""
-        task = asyncio.get_running_loop().create_task(
-            self._decide(item, about, asked, subject, settle)
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._asking.begin(self._decide(item, about, asked, subject, settle))
 
     async def _decide(
         self,

@@ -21,6 +21,7 @@ from jsserver.cluster import answers
 from jsserver.cluster.answers import Answer, Api, By, Meta, Seen
 from jsserver.cluster.meta import account_of, peers_of
 from jsserver.cluster.proposals import Asked
+from jsserver.process.tasks import Tasks
 from jsserver.services.answering import headers_of
 from jsserver.text.identity import short_hash
 from jsserver.wire import errcodes
@@ -154,7 +155,7 @@ class ClusterApi:
         self._own = own
         self._online = online
         self._needed = needed
-        self._bringing: set[asyncio.Task[None]] = set()
+        self._bringing = Tasks()
         self._waiting = 0
         self._came: dict[tuple[str, str], Came] = {}
         """Requests of late, by their subjects and replies."""
@@ -208,9 +209,7 @@ class ClusterApi:
                 waits = Waits(asked, headers, verdict.answer, end, may_be_done)
                 loop.call_later(PAUSE, self._later, api, waits)
             else:
-                task = loop.create_task(self._bring(api, asked, headers))
-                self._bringing.add(task)
-                task.add_done_callback(self._bringing.discard)
+                self._bringing.begin(self._bring(api, asked, headers))
         return True
 
     def _by_whom(self, api: Api, account: str, body: bytes) -> Api:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,6 +21,7 @@ from jsserver.instances import metafiles, recovery
 from jsserver.instances.backend import StoreError
 from jsserver.instances.loads import Loads
 from jsserver.instances.running import Consumer, Stream
+from jsserver.process.tasks import Tasks
 from jsserver.services.anew import Anew
 from jsserver.services.answering import Answering
 from jsserver.services.answers import encoded
@@ -38,7 +39,7 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Iterable
 
     from jsserver.access.accounts import Accounts
     from jsserver.assets.assigned import StreamAssignment as Wanted
@@ -82,7 +83,7 @@ class Held:
         """The meta group's; None: not known yet."""
         self._steps: dict[tuple[str, str], deque[Step]] = {}
         """Steps to take, by account and stream. The first one may be under way."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._asking: dict[tuple[str, str, str], asyncio.TimerHandle] = {}
         """Timers by consumer whose removal was asked for, and by stream to be reopened."""
         self._removed: dict[tuple[str, str], Change] = {}
@@ -103,7 +104,7 @@ class Held:
             self.answering,
             self.owed,
             look=self._look_at,
-            start=self._start,
+            tasks=self._tasks,
         )
         self.movers = Movers(self._system, peer, cluster, self.replicas, self._ask, self.asset)
         self.placed = self.replicas.placed
@@ -134,8 +135,7 @@ class Held:
         for timer in self._asking.values():
             timer.cancel()
         await self.restores.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.under_way()
         await self.replicas.close_all()
 
     # ---- assignments
@@ -173,7 +173,7 @@ class Held:
         }
         for name in {*running.streams} - mine.keys():
             self._put(account, name, Step(None))
-        self._start(self._shared.run(recovery.tell_unassigned, running, mine.keys()))
+        self._tasks.begin(self._shared.run(recovery.tell_unassigned, running, mine.keys()))
         for name, stream in mine.items():
             self._put(account, name, Step(stream.said, consumers=self._own(stream)))
             for consumer in self._own(stream):
@@ -238,7 +238,7 @@ class Held:
             steps.append(step)
             return
         self._steps[account, stream] = deque([step])
-        self._start(self._work(account, stream))
+        self._tasks.begin(self._work(account, stream))
 
     async def _work(self, account: str, name: str) -> None:
         steps = self._steps[account, name]
@@ -545,14 +545,9 @@ class Held:
             return
         intakes = account.intakes
         if leads:
-            self._start(intakes.follow_many(stream))
+            self._tasks.begin(intakes.follow_many(stream))
         else:
-            self._start(intakes.end_many(stream.name, removed=False))
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(intakes.end_many(stream.name, removed=False))
 
     def _failed(self, account: str, name: str, step: Step, error: Exception) -> None:
         """Reports a failure to the meta leader, which tells the requester."""

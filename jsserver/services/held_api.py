@@ -23,6 +23,7 @@ from jsserver.cluster.meta import Name
 from jsserver.cluster.stepdown import successor
 from jsserver.instances.backend import StoreError
 from jsserver.instances.running import Consumer, Stream
+from jsserver.process.tasks import Tasks
 from jsserver.services.answering import headers_of
 from jsserver.services.answers import encoded
 from jsserver.services.clusterapi import failed, type_of
@@ -88,7 +89,7 @@ class HeldApi:
         self._unheld = unheld
         self._own = own
         self._known = known
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         if held is not None:
             for prefix in (STREAM_INFO, CONSUMER_INFO):
                 self._system.serve_requests(f"{prefix}>".encode())
@@ -243,9 +244,7 @@ class HeldApi:
         if not text.startswith((STREAM_INFO, CONSUMER_INFO)):
             return False
         if reply:
-            task = asyncio.create_task(self._say(text, payload, reply))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.begin(self._say(text, payload, reply))
         return True
 
     async def _say(self, subject: str, payload: bytes, reply: bytes) -> None:

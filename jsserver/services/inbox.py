@@ -29,6 +29,7 @@ from jsserver.cext import engine
 from jsserver.cext.engine import Item
 from jsserver.config.options import Options
 from jsserver.process.logs import Logger
+from jsserver.process.tasks import Tasks
 from jsserver.text.goformat import quote
 
 HASHING = max((os.cpu_count() or 1) // 2, 1)
@@ -130,7 +131,7 @@ class Inbox:
         self.websockets = websockets
         self.lines = ClientLog(log, options, accounts, self.admissions.get, websockets)
         self._dropped = 0
-        self._checks: set[asyncio.Task[None]] = set()
+        self._checks = Tasks()
         self._passwords = ThreadPoolExecutor(HASHING, "password")
         self._handlers: dict[int, Callable[[Item], None]] = {
             engine.INBOX_REQUEST: on_request,
@@ -170,8 +171,7 @@ class Inbox:
 
     def close(self) -> None:
         asyncio.get_running_loop().remove_reader(self.plane.inbox_fd)
-        for task in self._checks:
-            task.cancel()
+        self._checks.cancel()
         self._passwords.shutdown(wait=False, cancel_futures=True)
 
     def drain(self) -> None:
@@ -196,9 +196,7 @@ class Inbox:
         if self.on_connect is not None:
             self.on_connect(item, options)
         elif (authenticator := self._authenticator(item)).slow(options):
-            task = asyncio.get_running_loop().create_task(self._connect_slowly(item, options))
-            self._checks.add(task)
-            task.add_done_callback(self._checks.discard)
+            self._checks.begin(self._connect_slowly(item, options))
         else:
             self._decide(item, options, self._outcome(authenticator, item, options))
 

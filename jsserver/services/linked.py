@@ -14,6 +14,7 @@ from jsserver.cext.engine import COMPRESSION_LEVELS, INBOX_CLOSED, ConnNumbers
 from jsserver.links.compression import AUTO, THRESHOLDS
 from jsserver.links.reports import Reports
 from jsserver.process.sockets import host_port
+from jsserver.process.tasks import Tasks
 from jsserver.text.goformat import duration, quote
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class Pace:
         """`tick` does what is due at a time and returns the next time; None: nothing is due."""
         self._tick = tick
         self._timer: asyncio.TimerHandle | None = None
-        self._dialling: set[asyncio.Task[None]] = set()
+        self._dialling = Tasks()
 
     @staticmethod
     def now() -> float:
@@ -121,17 +122,14 @@ class Pace:
             self._timer = asyncio.get_running_loop().call_at(at, self.go_on)
 
     def begin(self, dialling: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(dialling)
-        self._dialling.add(task)
-        task.add_done_callback(self._dialling.discard)
+        self._dialling.begin(dialling)
 
     def close(self) -> None:
         """Stops the clock and the dialling."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for task in self._dialling:
-            task.cancel()
+        self._dialling.cancel()
 
 
 def address_of(item: Item) -> str:

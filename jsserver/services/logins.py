@@ -18,6 +18,7 @@ from jsserver.access.refusal import Refused, Told
 from jsserver.cext.engine import DataPlane, Item
 from jsserver.jwt.claims import User
 from jsserver.process.logs import Logger
+from jsserver.process.tasks import Tasks
 from jsserver.services.callouts import TenantCallouts
 from jsserver.services.door import Door
 from jsserver.services.tenants import Tenants
@@ -64,7 +65,7 @@ class Logins:
         self._callouts = callouts
         self._door = door
         self._waiting: queue.SimpleQueue[Login | None] = queue.SimpleQueue()
-        self._fetches: set[asyncio.Task[None]] = set()
+        self._fetches = Tasks()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._check_all, name="logins", daemon=True)
         self._thread.start()
@@ -80,8 +81,7 @@ class Logins:
     def close(self) -> None:
         """Stops deciding."""
         self._waiting.put(None)
-        for task in self._fetches:
-            task.cancel()
+        self._fetches.cancel()
 
     # ---- the thread
 
@@ -131,9 +131,7 @@ class Logins:
             elif outcome.refusal is not None:
                 self._door.settle(login.item, login.options, outcome.refusal)
             elif outcome.tenant is None:
-                task = self._loop.create_task(self._fetch(login))
-                self._fetches.add(task)
-                task.add_done_callback(self._fetches.discard)
+                self._fetches.begin(self._fetch(login))
             elif outcome.tenant is not self._tenants.get(outcome.tenant.name):
                 self._waiting.put(login)
             elif outcome.admission is not None and login.user is not None:

@@ -18,6 +18,7 @@ from jsserver.cluster import pages
 from jsserver.cluster.desired import Report, Terms, written
 from jsserver.cluster.leader import Leader, Told, encoded
 from jsserver.cluster.stepdown import successor
+from jsserver.process.tasks import Tasks
 from jsserver.services.replies import Replies
 from jsserver.services.reports import Kind
 from jsserver.text.goformat import rfc3339_nano
@@ -108,7 +109,7 @@ class MetaLead:
         self._leader: Leader | None = None
         self._replies = Replies(accounts)
         self._answering = answering
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @property
     def leads(self) -> bool:
@@ -133,8 +134,7 @@ class MetaLead:
     def close(self) -> None:
         """Ends the lead, and drops the answers that are being prepared."""
         self.end()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     # ---- entries that are agreed on
 
@@ -217,10 +217,10 @@ class MetaLead:
             case "CONSUMER.NAMES":
                 return pages.consumer_names(state, asked)
             case "STREAM.LIST":
-                self._start(self._gather(pages.stream_list(state, asked), asked))
+                self._tasks.begin(self._gather(pages.stream_list(state, asked), asked))
                 return None
             case "CONSUMER.LIST":
-                self._start(self._gather(pages.consumer_list(state, asked), asked))
+                self._tasks.begin(self._gather(pages.consumer_list(state, asked), asked))
                 return None
             case "META.LEADER.STEPDOWN":
                 return self._step_down(asked)
@@ -240,7 +240,7 @@ class MetaLead:
                 return self._evacuate_all(asked)
         subject = self._leader.moves.asks(name, asked)
         if subject:
-            self._start(self._handle_later(name, asked, subject, failed))
+            self._tasks.begin(self._handle_later(name, asked, subject, failed))
         else:
             self._agree(name, asked, self._leader.handle(name, asked))
         return None
@@ -306,11 +306,6 @@ class MetaLead:
         """Moves the assets of a member that has left the group."""
         if self._leader is not None:
             self._propose_all(self._leader.left(peer))
-
-    def _start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _gather(self, listed: pages.Listed, asked: Asked) -> None:
         """Answers a list with the INFO answers of its assets' leaders."""

@@ -20,6 +20,7 @@ from jsserver.cext.engine import DataPlane, Item
 from jsserver.cext.tls import OcspError, ocsp_request
 from jsserver.config.options import OcspPeer, Options
 from jsserver.process.logs import Logger
+from jsserver.process.tasks import Tasks
 from jsserver.text.goformat import SECOND
 
 FETCHES = 64
@@ -63,7 +64,7 @@ class Peers:
         self._log = log
         self._cache = Cache(options.ocsp_cache, log)
         self._on_refused = on_refused
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._deciding = Tasks()
         self._fetches: dict[str, asyncio.Task[bytes]] = {}
         """By the certificates' digests."""
         self._free = asyncio.Semaphore(FETCHES)
@@ -79,8 +80,9 @@ class Peers:
 
     async def close(self) -> None:
         """Decides about nobody any more; what is kept is in its file."""
-        for task in [*self._tasks, *self._fetches.values()]:
-            task.cancel()
+        self._deciding.cancel()
+        for fetch in self._fetches.values():
+            fetch.cancel()
         if self._saving is not None:
             self._saving.cancel()
             await self._save()
@@ -101,9 +103,7 @@ class Peers:
 
     def asked(self, item: Item) -> None:
         """A handshake was made with a certificate that is trusted; its connection waits."""
-        task = asyncio.get_running_loop().create_task(self._decide(item))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._deciding.begin(self._decide(item))
 
     async def _decide(self, item: Item) -> None:
         _, through_websocket = item.numbers

@@ -20,6 +20,7 @@ from jsserver.cluster import proposals
 from jsserver.cluster.meta import Name, Op, account_of, group_of, peers_of
 from jsserver.cluster.regroup import consumer_replicas
 from jsserver.instances import recovery
+from jsserver.process.tasks import Tasks
 from jsserver.services.answering import client_of
 from jsserver.services.membership import Member
 from jsserver.text.nuid import token
@@ -27,7 +28,7 @@ from jsserver.wire import errcodes
 from jsserver.wire.errors import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from pathlib import Path
 
     from jsserver.api.advisories import Advisories
@@ -93,7 +94,7 @@ class Restores:
         self._under_way: dict[Name, Restore] = {}
         self._assigning: dict[Name, frozenset[str]] = {}
         """By restored stream, its consumers until all of them are assigned."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._closed = False
 
     async def close(self) -> None:
@@ -101,8 +102,7 @@ class Restores:
         self._closed = True
         for asset in [*self._under_way]:
             self.end(asset)
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.finished()
 
     async def begin(self, account: Account, wanted: Wanted, change: Change | None) -> bool:
         """Begins to receive the archive of a new stream, if this server is to do so; whether it
@@ -125,8 +125,8 @@ class Restores:
             await self._let_go(asset, restore)
             raise
         self._under_way[asset] = restore
-        self._start(restore.whole(of.transfers))
-        self._start(self._lead(restore))
+        self._tasks.begin(restore.whole(of.transfers))
+        self._tasks.begin(self._lead(restore))
         kind = f"{TYPE_PREFIX}stream_restore_response"
         where = RestoreResponse(type=kind, deliver_subject=restore.subject)
         asyncio.get_running_loop().call_later(HEARD, self._answer, change, where)
@@ -169,18 +169,13 @@ class Restores:
         if wanted:
             del self._under_way[asset]
         if error is not None:
-            self._start(self._let_go(asset, restore))
+            self._tasks.begin(self._let_go(asset, restore))
         if error is None and wanted:
             self._assigning[asset] = frozenset(restore.consumers)
-            self._start(self._assign(asset, restore))
+            self._tasks.begin(self._assign(asset, restore))
         elif wanted:
             answer = Response(type=f"{TYPE_PREFIX}stream_restore_response", error=error)
             self._refusals.say(asset, restore_response=answer)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     # ---- the groups of streams that have several replicas
 

@@ -20,13 +20,14 @@ from jsserver.services.membership import Duty, Owes, owes
 from jsserver.services.owed import Owed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
     from typing import Any
 
     from jsserver.api.dispatch import Dispatcher
     from jsserver.instances.account import Account
     from jsserver.instances.running import Consumer, Stream
     from jsserver.instances.shared import Shared
+    from jsserver.process.tasks import Tasks
     from jsserver.services.answering import Answering
 
 
@@ -49,15 +50,15 @@ class Settling:
         owed: Owed,
         *,
         look: Callable[[Name], None],
-        start: Callable[[Coroutine[Any, Any, None]], None],
+        tasks: Tasks,
     ) -> None:
-        """`look`: sees who leads an asset, and calls settle_waiting(); `start`: runs a task."""
+        """`look`: sees who leads an asset, and calls settle_waiting()."""
         self._advisories = dispatcher.advisories
         self._shared = shared
         self._answering = answering
         self._owed = owed
         self._look = look
-        self._start = start
+        self._tasks = tasks
         self._waiting: dict[Name, list[Waiting]] = {}
 
     # ---- changes of what nobody leads, or another server
@@ -85,11 +86,11 @@ class Settling:
         for change, before in self._waiting.pop(asset, []):
             if leads and now is stream:
                 made = change.before is None
-                self._start(self.tell_stream(account, stream, change, made=made))
+                self._tasks.begin(self.tell_stream(account, stream, change, made=made))
             elif leads and now is not None:
                 consumer: Any = now
                 tell = partial(self.tell_consumer, account, stream, consumer, change, before)
-                self._start(when_counted(self._shared, consumer, tell))
+                self._tasks.begin(when_counted(self._shared, consumer, tell))
             else:
                 self.settle(owes(now), asset, change, before)
 

@@ -22,6 +22,7 @@ from jsserver.cext.bytes import subject_is_literal
 from jsserver.cext.engine import ConnNumbers, DataPlane, Item
 from jsserver.config.options import Permissions, SubjectPermission
 from jsserver.config.values import MAX_INT64
+from jsserver.process.tasks import Tasks
 from jsserver.services.answers import Answer, Failure, Identity, ServerFilter, encoded
 from jsserver.services.encodings import encoded_for
 from jsserver.services.subjects import (
@@ -131,7 +132,7 @@ class System:
         self._everybody = Queue("system")
         self._operators = Queue("operators")
         self._pages: Operators | None = None
-        self._reloads: set[asyncio.Task[tuple[bytes, bytes]]] = set()
+        self._reloads = Tasks()
         self._closed = False
 
     def close(self) -> None:
@@ -155,9 +156,7 @@ class System:
             self._finished(cid, cost)
         elif within and asked == f"{OF_A_SERVER}{self._identity.id}.RELOAD":
             queue.pending += 1
-            task = asyncio.create_task(self._reload(payload))
-            self._reloads.add(task)
-            task.add_done_callback(self._reloads.discard)
+            task = self._reloads.begin(self._reload(payload))
             task.add_done_callback(lambda done: self._done(queue, item, account, done))
         else:
             queue.pending += 1

@@ -340,8 +340,7 @@ def test_an_inactive_consumer_is_removed(api: ApiServer, caplog: pytest.LogCaptu
     async def tell(identity: int) -> None:
         event = ConsumerGone(account=ACCOUNT, stream="S", consumer="c", id=identity)
         api.dispatcher.on_event(event)
-        while api.dispatcher._tasks:
-            await asyncio.sleep(0.001)
+        await api.dispatcher._tasks.finished()
 
     api.run(tell(old))
     assert api.ok("CONSUMER.NAMES.S")["consumers"] == []

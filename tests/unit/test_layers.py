@@ -41,7 +41,7 @@ PARTS = {
     "text.urls": {"text.goformat"},
     "client.credentials": set(),
     **{key: {"client.credentials"} for key in ("client.connection", "client.login")},
-    **{f"process.{key}": set() for key in ("garbage", "libc", "notify", "sockets")},
+    **{f"process.{key}": set() for key in ("garbage", "libc", "notify", "sockets", "tasks")},
     "process.logs": {"text.denied", "text.goformat"},
     "process.priority": {"process.libc"},
     "process.procs": {"process.libc"},
@@ -105,18 +105,22 @@ PARTS = {
     "instances": {
         *("assets", "disk.directories", "disk.keys", "process.garbage", "text.goformat"),
         *("text.nuid", "text.transforms", "wire"),
+        "process.tasks",
     },
     "offline": {
         *("disk.directories", "disk.keys", "disk.storedir", "instances", "text.goformat"),
         "text.s2",
     },
-    "api": {"assets", "instances", "text.goformat", "text.nuid", "wire"},
+    "api": {"assets", "instances", "text.goformat", "text.nuid", "wire", "process.tasks"},
     "cluster": {"api", "assets", "config", "text.goformat", "text.identity", "text.s2", "wire"},
     "rescue": {
         *("assets", "cluster", "disk.directories", "disk.keys", "disk.quarantine", "instances"),
         *("offline", "process.libc", "text.goformat", "text.identity", "text.nuid"),
     },
-    "objects": {"api", "assets", "instances", "text.goformat", "text.nuid", "wire"},
+    "objects": {
+        *("api", "assets", "instances", "text.goformat", "text.nuid", "wire"),
+        "process.tasks",
+    },
     "monitor": {
         *("access.certificates", "access.clients", "access.info", "access.responses", "api"),
         *("assets", "cluster", "config", "instances", "jwt", "links", "process.sockets"),
@@ -125,7 +129,10 @@ PARTS = {
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
-    "services.linked": {"access.clients", "config", "links", "process.sockets", "text.goformat"},
+    "services.linked": {
+        *("access.clients", "config", "links", "process.sockets", "text.goformat"),
+        "process.tasks",
+    },
     "services.routes": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
         *("access.secured", "process.logs", "process.sockets", "services.linked"),
@@ -145,6 +152,7 @@ PARTS = {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
         *("access.refusal", "access.websocket", "config", "process.logs", "services.latency"),
         *("services.gateways", "services.leafs", "services.routes", "text.goformat"),
+        "process.tasks",
     },
     "services.jetstream": {
         *("access.accounts", "access.clients", "api", "assets", "config", "disk.storage"),
@@ -167,11 +175,13 @@ PARTS = {
         *("access.accounts", "access.auth", "access.callout", "access.clients"),
         *("access.operator", "access.refusal", "config", "jwt", "process.logs"),
         *("services.replies", "services.tenants", "text.goformat", "text.identity"),
+        "process.tasks",
     },
     "services.logins": {
         *("access.auth", "access.clients", "access.operator", "access.refusal", "jwt"),
         *("process.logs", "services.callouts", "services.door"),
         "services.tenants",
+        "process.tasks",
     },
     "services.answers": {"config", "text.goformat", "wire"},
     "services.members": {
@@ -185,10 +195,12 @@ PARTS = {
         *("access.accounts", "api", "assets", "cluster", "services.answering"),
         *("services.replies", "services.reports", "text.goformat", "text.identity"),
         *("text.nuid", "wire"),
+        "process.tasks",
     },
     "services.clusterapi": {
         *("access.accounts", "api", "cluster", "process.logs", "services.answering"),
         *("instances", "services.metalead", "services.needed", "text.identity", "wire"),
+        "process.tasks",
     },
     "services.unheld": {
         *("access.accounts", "api", "cluster", "process.logs", "services.answers"),
@@ -217,11 +229,13 @@ PARTS = {
     "services.settling": {
         *("api", "cluster", "instances", "services.answering", "services.changes"),
         *("services.membership", "services.owed"),
+        "process.tasks",
     },
     "services.refusals": {"api", "cluster", "instances", "services.reports", "wire"},
     "services.restores": {
         *("api", "assets", "cluster", "instances", "services.answering", "services.refusals"),
         *("services.membership", "services.replicas", "text.nuid", "wire"),
+        "process.tasks",
     },
     "services.held": {
         *("access.accounts", "assets", "cluster", "instances", "process.logs"),
@@ -230,6 +244,7 @@ PARTS = {
         *("services.owed", "services.refusals", "services.regrouping"),
         *("services.replicas", "services.restores", "services.settling"),
         *("text.goformat", "wire"),
+        "process.tasks",
     },
     "services.holdings": {
         *("access.accounts", "cluster", "services.answering", "services.elections"),
@@ -240,6 +255,7 @@ PARTS = {
         *("services.answers", "services.clusterapi", "services.held", "services.jetstream"),
         "services.membership",
         *("services.unheld", "wire"),
+        "process.tasks",
     },
     "services.metagroup": {
         *("access.accounts", "assets", "cluster", "config", "disk.directories", "disk.groupkeys"),
@@ -265,6 +281,7 @@ PARTS = {
     "services.peers": {
         *("access.certificates", "access.ocsp", "access.responses", "config", "process.logs"),
         "text.goformat",
+        "process.tasks",
     },
     "services.stapling": {
         *("access.certificates", "access.ocsp", "config", "process.logs", "text.goformat"),
@@ -302,6 +319,7 @@ PARTS = {
     "services.system": {
         *("access.accounts", "access.auth", "config", "services.answers", "services.encodings"),
         *("services.events", "services.operators", "services.relay", "services.subjects", "wire"),
+        "process.tasks",
     },
     "services.followers": {
         *("access.accounts", "access.certificates", "access.clients", "access.configured"),
