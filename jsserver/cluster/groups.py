@@ -117,6 +117,21 @@ def electorate(member: RaftMember, name: str, is_online: Callable[[str], bool]) 
     return [*sorted([own, *replicas(member, is_online)], key=lambda one: one.name)]
 
 
+def trouble(now: GroupState | None, recovers: bool, leader: str) -> str:
+    """What keeps a member of the meta group from being healthy, in nats-server's words; "":
+    nothing. `now`: None where the server takes no part; `recovers`: whether it still applies
+    entries from before its start; `leader`: who leads, "" where that is not known."""
+    if now is None:
+        return "JetStream meta layer is not running"
+    if recovers:
+        return "JetStream is still recovering meta layer"
+    if not leader:
+        return "JetStream has not established contact with a meta leader"
+    if now.lost or now.applied < now.commit:
+        return "JetStream is not current with the meta leader"
+    return ""
+
+
 def has_quorum(member: RaftMember) -> bool:
     """Whether enough members were heard lately for one of them to lead."""
     heard = sum(0 <= other.silent < LOST for other in member.others)

@@ -75,9 +75,10 @@ class Member:
         return self.replica.handle
 
     def leads(self) -> bool:
-        """Whether it takes publishes, or delivers, and answers."""
+        """Whether it takes publishes, or delivers, and answers: not any more from the moment in
+        which it hands the lead over."""
         try:
-            return self.replica.leads()
+            return self.replica.leads() and self.looked() == self._own
         except ValueError:
             return False  # it is closed
 

@@ -18,7 +18,7 @@ from jsserver import StartError
 from jsserver.cext.groups import GroupError, RaftGroups
 from jsserver.cluster import follow
 from jsserver.cluster.answers import Meta
-from jsserver.cluster.groups import RaftMember, Replica, member_of, peer_state, replicas
+from jsserver.cluster.groups import RaftMember, Replica, member_of, peer_state, replicas, trouble
 from jsserver.cluster.meta import Change, MetaError, MetaState
 from jsserver.cluster.placement import Room, Rules
 from jsserver.cluster.succession import Succession
@@ -137,7 +137,7 @@ class MetaGroup:
         """The term of the last applied entry."""
         self._kept = 0
         """The index of the last snapshot."""
-        self._stopped = False
+        self._stopped = self._removed = False
         self._reopening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self.last_snapshot = 0
@@ -312,16 +312,8 @@ class MetaGroup:
     @property
     def trouble(self) -> str:
         """What keeps this member from being healthy, in nats-server's words; "": nothing."""
-        now = self._state()
-        if now is None or self._stopped:
-            return "JetStream meta layer is not running"
-        if self._held is not None and self._replaying:
-            return "JetStream is still recovering meta layer"
-        if not self.leader:
-            return "JetStream has not established contact with a meta leader"
-        if now.lost or now.applied < now.commit:
-            return "JetStream is not current with the meta leader"
-        return ""
+        now = None if self._stopped or self._removed else self._state()
+        return trouble(now, self._held is not None and self._replaying, self.leader)
 
     @property
     def size(self) -> int:
@@ -411,12 +403,22 @@ class MetaGroup:
                 return [change if entry.index > self._recovered else change._replace(reply="")]
             if entry.type == SNAPSHOT:
                 self.state = MetaState.read(entry.data)
-            elif entry.type in (ADD_PEER, REMOVE_PEER) and self._lead is not None:
-                peer = entry.data.decode("latin-1")
-                (self._lead.joined if entry.type == ADD_PEER else self._lead.left)(peer)
+            elif entry.type in (ADD_PEER, REMOVE_PEER):
+                self._count(entry.data.decode("latin-1"), entry)
         except MetaError as error:
             self._log.error(f"Error applying JetStream cluster entries: {error}")
         return []
+
+    def _count(self, peer: str, entry: EntryTaken) -> None:
+        """A server became a member of the group, or is none any more."""
+        joins = entry.type == ADD_PEER
+        if self._lead is not None:
+            (self._lead.joined if joins else self._lead.left)(peer)
+        if peer == self._id:
+            self._removed = not joins
+        if peer == self._id and not joins and entry.index > self._recovered:
+            self._log.error("This server was removed from the JetStream cluster")
+            self.holdings.elections.removed()
 
     def _follow(self, changes: list[Change], replaced: bool) -> None:
         """Brings the assets of this server in line with the state."""
@@ -426,14 +428,12 @@ class MetaGroup:
             self._unheld.replace(self.state)
             if self._lead is not None and self._lead.leads:
                 self._lead.begin(self.state)
-        if self._held is None:
-            return
-        if self._replaying:
+        if self._held is not None and self._replaying:
             self._held.skip(changes)
-            return
-        self._held.follow(self.state, changes)
-        if replaced:
-            self._held.replace(self.state)
+        elif self._held is not None:
+            self._held.follow(self.state, changes)
+            if replaced:
+                self._held.replace(self.state)
 
     def _begin(self, group: RaftGroup) -> None:
         """Follows all assignments once the log, or a leader's shorter one, is applied. A group that

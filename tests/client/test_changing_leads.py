@@ -118,3 +118,19 @@ async def test_each_gets_one_answer(servers: Servers, stepdown: str) -> None:
         refused = [(names[n], one) for n, (one,) in enumerate(found) if "error" in one]
         # Without a leader of the meta group for half a second, error 10008 is the answer.
         assert refused == [] or stepdown.startswith("META")
+
+
+@asynchronous
+async def test_an_info_names_who_leads(servers: Servers) -> None:
+    cluster = await started(servers, "ooo")
+    async with connected(cluster.members[0]) as client:
+        for _ in range(15):
+            for down, info in (
+                ("CONSUMER.LEADER.STEPDOWN.S.D", "CONSUMER.INFO.S.D"),
+                ("STREAM.LEADER.STEPDOWN.S", "STREAM.INFO.S"),
+            ):
+                requests = [down, *[info] * 10]
+                answers = (client.request(f"$JS.API.{one}", timeout=20) for one in requests)
+                for answer in (await asyncio.gather(*answers))[1:]:
+                    said = json.loads(answer.data)
+                    assert "error" in said or said["cluster"]["leader"], said

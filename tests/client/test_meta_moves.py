@@ -3,6 +3,8 @@ nats-server would."""
 
 import asyncio
 import json
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from nats.errors import TimeoutError as NoAnswer
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import ACCOUNTS, NAMES, Cluster
 from tests.client.test_meta_leader import leads
-from tests.servers import Servers
+from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -211,3 +213,29 @@ async def test_the_lead_goes_to_a_member_with_a_tag(servers: Servers) -> None:
         answer = await api(system, "META.LEADER.STEPDOWN", {"placement": {"tags": ["B"]}})
         assert answer["success"]
         await until(lambda: leads(cluster) == "B", 60)
+
+
+def health(server: Server) -> int:
+    """The status of the page by which a load balancer knows whether to send clients."""
+    try:
+        with urllib.request.urlopen(f"{server.monitor_url}/healthz", timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("kinds", ["ooo", "ppp"])
+@asynchronous
+async def test_a_server_that_runs_and_is_removed_is_not_healthy(
+    servers: Servers, kinds: str
+) -> None:
+    cluster = Cluster(servers)
+    cluster.start_all(kinds)
+    await cluster.whole()
+    lead = NAMES.index(leads(cluster))
+    gone = (lead + 1) % 3
+    async with connected(cluster.members[lead], user="sys", password="sys") as system:
+        await until(lambda: {health(one) for one in cluster.members} == {200}, 60)
+        assert (await api(system, "SERVER.REMOVE", {"peer": NAMES[gone]}))["success"]
+        await until(lambda: health(cluster.members[gone]) == 503, 30)
+        assert health(cluster.members[lead]) == 200
