@@ -554,6 +554,7 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
 cdef bint client_join(Client* c, Account* a) noexcept nogil
 # Has it belong to an account, and be of a kind, without counting among the account's members.
 cdef void client_bind(Client* c, Account* a, int kind) noexcept nogil
+cdef void client_become(Client* c, int kind, const Protocol* protocol) noexcept nogil   # before anything has come from it
 cdef int64_t client_max_payload(const Client* c) noexcept nogil     # of a message that it may publish; -1: no limit
 cdef void client_free(Client* c) noexcept nogil     # its subscriptions and buffers; the struct itself is its owner's
 cdef void client_close(Client* c, int reason) noexcept nogil
@@ -571,8 +572,7 @@ cdef void trace_line(Client* c, int way, const char* verb, Span rest) noexcept n
 cdef void trace_message(Client* c, int way, const char* verb, Span rest, Span header, Span data) noexcept nogil
 cdef void client_drop_subs(Client* c) noexcept nogil
 cdef void client_restrict(Client* c, Permissions* perms) noexcept nogil
-# Protocol.deliver of clients: MSG and HMSG.
-cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil
+cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept nogil   # Protocol.deliver of clients
 # Of a connection of another protocol that has taken a message of so many bytes: figures are counted, and slow_down tells the
 # one who sent it that much waits there.
 cdef void count_sent(Engine* e, Client* c, Sub* s, Account* a, uint32_t total) noexcept nogil

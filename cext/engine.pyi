@@ -288,7 +288,13 @@ class LeafHandle(LinkHandle):
     """The leaf nodes and hubs of a data plane; DataPlane.leaf_links() makes it."""
 
     def dial(
-        self, fd: int, timeout: int, patience: int, security: Any = None, name: bytes = b""
+        self,
+        fd: int,
+        timeout: int,
+        patience: int,
+        security: Any = None,
+        name: bytes = b"",
+        request: bytes = b"",
     ) -> int: ...
     def open(
         self,
@@ -327,6 +333,8 @@ class DataPlane(EnvBox):
         deflate: bool,
         frame_max: int = 0,
         whole: bool = False,
+        masks: bool = False,
+        leaf: bool = False,
     ) -> bool: ...
     def refuse_websocket(self, cid: int, reply: bytes, again: bool) -> bool: ...
     def drain(self) -> list[Item]: ...

@@ -235,6 +235,7 @@ cdef struct Conn:
     Compression* compression        # of its bytes; NULL: none
     const Terms* terms
     int fd
+    size_t size             # bytes of memory, with its protocol's own
     int approach            # Approach
     int ending              # Ending
     Conn* next_ending
@@ -303,6 +304,7 @@ cdef struct Listener:
     # of its connections
     int kind
     const Protocol* protocol
+    const Protocol* becomes         # what a request for frames may ask for instead; NULL: nothing
     const Transport* transport
     Security* security      # held; NULL: none
     bint proxied            # a PROXY header may come first
@@ -427,8 +429,11 @@ cdef Protocol client_protocol       # the clients'
 
 # ---- connections and listeners (with the engine lock held) --------------------------------------
 
-# A connection that nobody knows yet; NULL: no memory. fd -1: its transport has no socket.
-cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil
+# A connection that nobody knows yet, with memory of `room` bytes at least; NULL: no memory. fd -1: its transport has no socket.
+cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport,
+                    size_t room) noexcept nogil
+# A connection that nobody knows yet speaks another protocol. False: it has no room for that, or is known.
+cdef bint conn_become(Conn* c, int kind, const Protocol* protocol) noexcept nogil
 # Its reactor serves it from now on; 0, or -1 and it is as if it had never been, but for its descriptor.
 cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil
 # It has come; bytes may flow unless something comes before.
@@ -463,9 +468,10 @@ cdef void listener_secure(Listener* s, Security* security, bint proxied) noexcep
 cdef void listener_close(Listener* s) noexcept nogil
 # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
 # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. What it is secured by (NULL: nothing) comes first, then
-# with the server of that name or address alone (empty: any). NULL: no memory, and fd is the caller's.
+# with the server of that name or address alone (empty: any). A request for WebSocket (empty: none) comes behind that, whose
+# answer the control plane judges. NULL: no memory, and fd is the caller's.
 cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
-                     const Transport* transport, int64_t timeout, Security* security, Span name) noexcept nogil
+                     const Transport* transport, int64_t timeout, Security* security, Span name, Span request) noexcept nogil
 # An established connection that waits for the control plane makes a handshake, as the side that dials does, and opens again
 # behind it. It had no security before. 0, or -1: no memory.
 cdef int conn_secure(Conn* c, Security* security, Span name) noexcept nogil

@@ -178,9 +178,9 @@ class Server:
         if self.leafs is not None:
             self.leafs.leafs.settings.cluster = cluster
 
-    def _leafs_elsewhere(self, urls: list[str]) -> None:
+    def _leafs_elsewhere(self, urls: list[str], ws_urls: list[str]) -> None:
         if self.leafs is not None:
-            self.leafs.elsewhere(urls)
+            self.leafs.elsewhere(urls, ws_urls)
 
     def _make_leafs(self) -> LeafService | None:
         front = self.front
@@ -209,7 +209,7 @@ class Server:
             self.leafs = self.watched.leaf_nodes = self._make_leafs()
             assert self.leafs is not None, "there are links to hubs now"
             self.inbox.lead_leafs(self.leafs)
-            self.leafs.start(0, [])
+            self.leafs.start(0, [], [])
         return self.leafs
 
     def _make_relay(self) -> Relay | None:
@@ -432,7 +432,8 @@ class Server:
             await self._listen()
         if self.leafs is not None:
             listeners = self.front.listeners
-            self.leafs.start(listeners.leaf_port, listeners.leaf_urls())
+            ws_urls = listeners.connect_urls().websocket
+            self.leafs.start(listeners.leaf_port, listeners.leaf_urls(), ws_urls)
         if self.routes is not None:
             listeners = self.front.listeners
             told = [] if self.options.leafnodes.no_advertise else listeners.leaf_urls()

@@ -96,7 +96,10 @@ class Seen:
 class Frames:
     """Takes what a server sends apart; `data` is what its messages hold so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, masked: bool = False) -> None:
+        self.masked = masked
+        self.keys: set[bytes] = set()
+        """Those of the frames so far, where they are masked."""
         self.buffer = bytearray()
         self.data = bytearray()
         self.seen: list[Seen] = []
@@ -116,7 +119,7 @@ class Frames:
         b = self.buffer
         if len(b) < 2:
             return None
-        assert not b[1] & 0x80, "a server does not mask"
+        assert bool(b[1] & 0x80) == self.masked, "only the side that dials masks"
         n, at = b[1] & 127, 2
         if n == 126:
             at = 4
@@ -126,9 +129,16 @@ class Frames:
             return None
         if at > 2:
             n = int.from_bytes(b[2:at], "big")
+        key = bytes(b[at : at + 4]) if self.masked else b""
+        at += len(key)
         if len(b) < at + n:
             return None
-        seen = Seen(b[0], bytes(b[at : at + n]))
+        payload = bytes(b[at : at + n])
+        if key:
+            self.keys.add(key)
+            repeated = (key * (n // 4 + 1))[:n]
+            payload = bytes(x ^ y for x, y in zip(payload, repeated, strict=True))
+        seen = Seen(b[0], payload)
         del b[: at + n]
         self._join(seen)
         return seen

@@ -16,6 +16,15 @@ cdef void client_init(Client* c, Engine* e, Worklist* work, Account* a, uint64_t
         protocol.init(c)
 
 
+cdef void client_become(Client* c, int kind, const Protocol* protocol) noexcept nogil:
+    c.kind = kind
+    c.hears = HEARD_BY[kind]
+    c.protocol = protocol
+    c.opts = NULL
+    if protocol.init != NULL:
+        protocol.init(c)
+
+
 cdef void client_bind(Client* c, Account* a, int kind) noexcept nogil:
     client_leave(c)
     client_drop_subs(c)

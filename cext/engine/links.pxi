@@ -97,16 +97,16 @@ cdef class LinkHandle:
             raise MemoryError
 
     cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience, object security,
-                          bytes name) except 0:
+                          bytes name, bytes request=b"") except 0:
         cdef Security* s = security_of(security)
-        cdef Span text = span_of(name)
+        cdef Span text = span_of(name), asked = span_of(request)
         cdef Conn* c = NULL
         cdef bint open
         cdef uint64_t cid = 0
         with nogil:
             open = self.plane.enter()
             if open:
-                c = conn_dial(&self.plane.m.net, fd, NULL, kind, protocol, &plain_transport, timeout, s, text)
+                c = conn_dial(&self.plane.m.net, fd, NULL, kind, protocol, &plain_transport, timeout, s, text, asked)
                 if c != NULL:
                     cid = c.base.cid
                     (<LinkConn*>c).patience = patience
@@ -206,9 +206,11 @@ cdef class MeshHandle(LinkHandle):
 cdef class LeafHandle(LinkHandle):
     """The leaf nodes of a data plane, and the hubs that it is a leaf node of. DataPlane.leaf_links() makes it."""
 
-    def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b""):
-        """As MeshHandle.dial, to a hub. It closes, too, if it is not let in within `patience` ns from then on."""
-        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience, security, name)
+    def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b"",
+             bytes request not None=b""):
+        """As MeshHandle.dial, to a hub. It closes, too, if it is not let in within `patience` ns from then on. request: asks for
+        WebSocket, unless empty; INBOX_UPGRADE has the answer, which DataPlane.open_websocket() or refuse_websocket() judges."""
+        return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience, security, name, request)
 
     def open(self, uint64_t cid, AccountHandle account not None, *, bint to_hub, bytes cluster, bytes loop, bint isolated=False,
              bint headers=True, PermissionSet permissions=None, PermissionSet accepts=None, list more=None):

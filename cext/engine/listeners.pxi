@@ -157,6 +157,7 @@ cdef class ListenerHandle:
                 if self.s != NULL:
                     self.s.terms = self.terms
                     self.s.framed = self.framed
+                    self.s.becomes = leafs() if self.framed and self.plane.links != NULL else NULL
                     self.s.patience = self.patience
                     listener_secure(self.s, self.security, self.proxied)
             env_unlock(self.plane.env)

@@ -5,6 +5,7 @@ cdef int64_t SLIM_WAIT = 10000000000    # ns
 cdef enum:
     JOURNAL_SIZE = 67108864     # bytes of each of its two segments
     JOURNAL_ABOVE = 4           # a round of more files than this goes through it
+    LINK_MESSAGE_MAX = 65536    # bytes of a WebSocket message between servers: nats-server takes max_payload, inflated
 
 
 cdef class DataPlane(PlaneView):
@@ -212,11 +213,25 @@ cdef class DataPlane(PlaneView):
         return taken
 
     def open_websocket(self, uint64_t cid, bytes reply not None, bint masked, bint deflate, uint32_t frame_max=0,
-                       bint whole=False):
+                       bint whole=False, bint masks=False, bint leaf=False):
         """Answers INBOX_UPGRADE: the reply, and frames from then on. masked: the client's have to be; deflate: messages may be
-        compressed; frame_max: bytes of a frame to it, 0: no limit, which with `whole` is not for compressed ones. False: it is
-        gone."""
+        compressed; frame_max: bytes of a frame to it, 0: no limit, which with `whole` is not for compressed ones; masks: frames
+        to the other side are masked; leaf: the other side is a leaf node or hub, and not a client. False: it is gone, or
+        cannot be a leaf node."""
         cdef WsTerms agreed
+        cdef Conn* c
+        cdef bint open, able = True
+        if leaf:
+            with nogil:
+                open = self.enter()
+                c = self.find(cid) if open else NULL
+                able = c != NULL and (c.base.kind == KIND_LEAF or (is_coming(c) and conn_become(c, KIND_LEAF, leafs())))
+                self.leave()
+            self.check(open)
+        if not able:
+            return False
+        agreed.masks = masks
+        agreed.message_max = LINK_MESSAGE_MAX if leaf else 0
         agreed.masked = masked
         agreed.deflate = deflate
         agreed.frame_max = frame_max

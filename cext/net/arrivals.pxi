@@ -117,7 +117,7 @@ cdef void accept_ready(Listener* s) noexcept nogil:
         if s.framed and s.reactor.net.n_coming >= COMING_MAX:
             close(fd)       # connections that wait shall not have all descriptors
             continue
-        c = conn_new(s.reactor.net, fd, s.kind, s.protocol, s.transport)
+        c = conn_new(s.reactor.net, fd, s.kind, s.protocol, s.transport, s.becomes.size if s.becomes != NULL else 0)
         if c == NULL:
             close(fd)
             continue
@@ -141,14 +141,18 @@ cdef void accept_ready(Listener* s) noexcept nogil:
 # ---- by our asking
 
 cdef Conn* conn_dial(Net* net, int fd, const sockaddr_storage* addr, int kind, const Protocol* protocol,
-                     const Transport* transport, int64_t timeout, Security* security, Span name) noexcept nogil:
+                     const Transport* transport, int64_t timeout, Security* security, Span name, Span request) noexcept nogil:
     # A connection over a non-blocking socket that connect() was called for. It opens once it is established; where that fails,
     # or takes longer than `timeout` ns, it closes with CLOSE_UNREACHABLE. What it is secured by (NULL: nothing) comes first, then
-    # with the server of that name or address alone (empty: any). NULL: no memory, and fd is the caller's.
-    cdef Conn* c = conn_new(net, fd, kind, protocol, transport)
+    # with the server of that name or address alone (empty: any). A request for WebSocket (empty: none) comes behind that, whose
+    # answer the control plane judges. NULL: no memory, and fd is the caller's.
+    cdef Conn* c = conn_new(net, fd, kind, protocol, transport, 0)
     if c == NULL:
         return NULL
     c.approach = DIALLING
+    if request.n and (ws_wrap(c, timeout) != 0 or ws_request(c.ws, request) != 0):
+        conn_drop(c)
+        return NULL
     if security != NULL:
         security.hold(security)
         c.security = security

@@ -29,9 +29,11 @@ cdef Reactor* least_loaded(Net* net) noexcept nogil:
     return best
 
 
-cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport) noexcept nogil:
-    # A connection that nobody knows yet; NULL: no memory.
-    cdef Conn* c = <Conn*>calloc(1, protocol.size)
+cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const Transport* transport,
+                    size_t room) noexcept nogil:
+    # A connection that nobody knows yet, with memory of `room` bytes at least; NULL: no memory.
+    cdef size_t size = max(protocol.size, room)
+    cdef Conn* c = <Conn*>calloc(1, size)
     cdef Engine* e = net.engine
     cdef Reactor* r = least_loaded(net)
     if c == NULL:
@@ -42,6 +44,7 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     c.head.owner = c
     c.reactor = r
     c.transport = transport
+    c.size = size
     c.terms = &net.terms[kind]
     c.fd = fd
     c.base.started = e.env.now
@@ -56,6 +59,16 @@ cdef Conn* conn_new(Net* net, int fd, int kind, const Protocol* protocol, const 
     c.coming.judged.fn = peer_judged
     c.coming.judged.owner = c
     return c
+
+
+cdef bint conn_become(Conn* c, int kind, const Protocol* protocol) noexcept nogil:
+    # False: the connection has no room for that protocol, or is in use already.
+    if c.known or c.size < protocol.size:
+        return False
+    memset(<uint8_t*>c + sizeof(Conn), 0, c.size - sizeof(Conn))
+    client_become(&c.base, kind, protocol)
+    c.terms = &c.reactor.net.terms[kind]
+    return True
 
 
 cdef void conn_drop(Conn* c) noexcept nogil:
@@ -92,7 +105,7 @@ cdef int conn_join(Conn* c, const sockaddr_storage* addr) noexcept nogil:
     list_push_front(&net.conns, &c.node)
     net.n_coming += 1
     c.reactor.n_conns += 1
-    if c.ws == NULL:
+    if c.ws == NULL or c.ws.dials:
         conn_count(c)
     return 0
 

@@ -32,29 +32,63 @@ cdef size_t frame_head(uint8_t* h, int first, uint64_t n) noexcept nogil:
     return 10
 
 
+cdef size_t masked_head(Ws* w, uint8_t* h, int first, uint64_t n) noexcept nogil:
+    # As frame_head, with a key of the frame's own, the last 4 bytes of the head, where frames to the other side are masked.
+    # Proxies between servers shall not take what a message says for something else, so each key is another one.
+    cdef size_t size = frame_head(h, first, n)
+    cdef uint64_t key
+    if not w.terms.masks:
+        return size
+    w.mask += <uint64_t>0x9e3779b97f4a7c15
+    key = w.mask
+    key = (key ^ key >> 30) * <uint64_t>0xbf58476d1ce4e5b9
+    key = (key ^ key >> 27) * <uint64_t>0x94d049bb133111eb
+    h[1] |= MASK_BIT
+    memcpy(h + size, &key, 4)
+    return size + 4
+
+
+cdef void mask_bytes(uint8_t* p, size_t n, const uint8_t* key) noexcept nogil:
+    cdef uint32_t half
+    cdef uint64_t whole, v
+    cdef size_t i = 0
+    memcpy(&half, key, 4)
+    whole = half | <uint64_t>half << 32
+    while i + 8 <= n:
+        memcpy(&v, p + i, 8)
+        v ^= whole
+        memcpy(p + i, &v, 8)
+        i += 8
+    while i < n:
+        p[i] ^= key[i & 3]
+        i += 1
+
+
+cdef size_t frame_put(Ws* w, uint8_t* at, int first, const uint8_t* p, size_t n) noexcept nogil:
+    # A whole frame, for which there is room; how long it is.
+    cdef size_t size = masked_head(w, at, first, n)
+    memcpy(at + size, p, n)
+    if w.terms.masks:
+        mask_bytes(at + size, n, at + size - 4)
+    return size + n
+
+
 cdef void ws_control_frame(Ws* w, int opcode, const uint8_t* p, size_t n) noexcept nogil:
     # At most WS_CONTROL_MAX bytes. Without memory it is left out: its end comes soon enough.
-    cdef uint8_t head[WS_HEAD_MAX]
-    if bytes_reserve(&w.behind, 2 + n) != 0:
-        return
-    bytes_add(&w.behind, head, frame_head(head, FINAL_BIT | opcode, n))
-    bytes_add(&w.behind, p, n)
+    if bytes_reserve(&w.behind, WS_HEAD_MAX + n) == 0:
+        w.behind.n += frame_put(w, w.behind.data + w.behind.n, FINAL_BIT | opcode, p, n)
 
 
 cdef void ws_close_frame(Ws* w, int status, const uint8_t* text, size_t n) noexcept nogil:
     # It goes out when all else is written; the first one counts. status 0: without one.
-    cdef uint8_t* at = w.farewell
+    cdef uint8_t payload[WS_CONTROL_MAX]
     if w.n_farewell:
         return
     n = min(n, <size_t>WS_CONTROL_MAX - 2)
-    if status == 0:
-        w.n_farewell = frame_head(at, FINAL_BIT | OP_CLOSE, 0)
-        return
-    at += frame_head(at, FINAL_BIT | OP_CLOSE, n + 2)
-    at[0] = <uint8_t>(status >> 8)
-    at[1] = <uint8_t>status
-    memcpy(at + 2, text, n)
-    w.n_farewell = at + 2 + n - w.farewell
+    payload[0] = <uint8_t>(status >> 8)
+    payload[1] = <uint8_t>status
+    memcpy(payload + 2, text, n)
+    w.n_farewell = frame_put(w, w.farewell, FINAL_BIT | OP_CLOSE, payload, n + 2 if status else 0)
 
 
 # ---- compressed
@@ -164,7 +198,7 @@ cdef int deflate_all(Reactor* r, const iovec* iov, int n, size_t skip, size_t to
             skip -= piece
             continue
         z.next_in = <uint8_t*>iov[i].iov_base + skip
-        z.avail_in = <uint32_t>(piece - skip)
+        z.avail_in = <uint32_t>min(piece - skip, left)
         skip = 0
         left -= z.avail_in
         if left == 0:
@@ -181,7 +215,6 @@ cdef int deflate_all(Reactor* r, const iovec* iov, int n, size_t skip, size_t to
 
 cdef int add_deflated(Ws* w, const Bytes* data) noexcept nogil:
     # One message, in frames that are not longer than the client likes them. 0, or -1: no memory.
-    cdef uint8_t head[WS_HEAD_MAX]
     cdef size_t at = 0, piece, most = data.n
     cdef int first = OP_BINARY | RSV1_BIT
     if w.terms.frame_max and not w.terms.whole:
@@ -192,10 +225,31 @@ cdef int add_deflated(Ws* w, const Bytes* data) noexcept nogil:
         piece = min(data.n - at, most)
         if at + piece == data.n:
             first |= FINAL_BIT
-        bytes_add(&w.ahead, head, frame_head(head, first, piece))
-        bytes_add(&w.ahead, data.data + at, piece)
+        w.ahead.n += frame_put(w, w.ahead.data + w.ahead.n, first, data.data + at, piece)
         first &= ~(OP_BINARY | RSV1_BIT)
         at += piece
+    return 0
+
+
+cdef int add_masked(Ws* w, const iovec* iov, int n, size_t skip, size_t total) noexcept nogil:
+    # One message of what lies behind the first `skip` of these bytes, `total` of them. 0, or -1: no memory.
+    cdef size_t begin, left = total, piece
+    cdef int i
+    if bytes_reserve(&w.ahead, total + WS_HEAD_MAX) != 0:
+        return -1
+    w.ahead.n += masked_head(w, w.ahead.data + w.ahead.n, FINAL_BIT | OP_BINARY, total)
+    begin = w.ahead.n
+    for i in range(n):
+        if skip >= iov[i].iov_len:
+            skip -= iov[i].iov_len
+            continue
+        piece = min(iov[i].iov_len - skip, left)
+        bytes_add(&w.ahead, <const uint8_t*>iov[i].iov_base + skip, piece)
+        skip = 0
+        left -= piece
+        if left == 0:
+            break
+    mask_bytes(w.ahead.data + begin, total, w.ahead.data + begin - 4)
     return 0
 
 
@@ -288,41 +342,47 @@ cdef ssize_t outgoing_wrote(Conn* c, const Outgoing* o, size_t n) noexcept nogil
     return payload
 
 
-cdef int ws_prepare(Conn* c, const iovec* iov, int n, size_t skip, size_t left) noexcept nogil:
-    # At the border of a frame: control frames go out, and what is compressed. 1: it took the payload; 0; -1: no memory.
+cdef ssize_t ws_prepare(Conn* c, const iovec* iov, int n, size_t skip, size_t left) noexcept nogil:
+    # At the border of a frame: control frames go out, and what is compressed or masked. How many bytes of the payload it took
+    # for these; -1: no memory.
     cdef Ws* w = c.ws
-    cdef int rc
+    cdef int rc = 0
     if w.behind.n:
         if bytes_add(&w.ahead, w.behind.data, w.behind.n) != 0:
             return -1
         bytes_free(&w.behind)
-    if left <= DEFLATE_LEAST or not w.terms.deflate or is_noise(iov, n, skip, left):
-        return 0
-    rc = deflate_all(c.reactor, iov, n, skip, left)
-    if rc == 1 and add_deflated(w, &c.reactor.deflated) != 0:
-        return -1
-    return rc
+    if w.terms.message_max:
+        left = min(left, w.terms.message_max)
+    if left > DEFLATE_LEAST and w.terms.deflate and not is_noise(iov, n, skip, left):
+        rc = deflate_all(c.reactor, iov, n, skip, left)
+        if rc < 0 or (rc == 1 and add_deflated(w, &c.reactor.deflated) != 0):
+            return -1
+    if rc == 0 and w.terms.masks and left:
+        rc = 1
+        if add_masked(w, iov, n, skip, left) != 0:
+            return -1
+    return left if rc else 0
 
 
 cdef ssize_t ws_write(Conn* c, const iovec* iov, int n) noexcept nogil:
     cdef Ws* w = c.ws
     cdef Outgoing o
     cdef size_t total = 0, done = 0, left
-    cdef ssize_t wrote, payload
-    cdef int i, rc
+    cdef ssize_t wrote, payload, took
+    cdef int i
     for i in range(n):
         total += iov[i].iov_len
     while True:
         left = total - done
         if w.owed == 0 and w.offered == 0 and w.ahead_at == w.ahead.n:
-            rc = ws_prepare(c, iov, n, done, left)
-            if rc < 0:
+            took = ws_prepare(c, iov, n, done, left)
+            if took < 0:
                 return -ENOMEM
-            if rc:
-                done = total
+            if took:
+                done += <size_t>took
                 left = 0
-        elif w.owed == 0 and w.offered == 0 and w.terms.deflate:
-            left = 0        # it is compressed once what goes ahead is out
+        elif w.owed == 0 and w.offered == 0 and (w.terms.deflate or w.terms.masks):
+            left = 0        # it is compressed or masked once what goes ahead is out
         o.n = o.n_frames = 0
         o.asked = 0
         outgoing_add(&o, w.ahead.data + w.ahead_at, w.ahead.n - w.ahead_at)

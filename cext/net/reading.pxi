@@ -118,7 +118,7 @@ cdef void conn_arrived(Conn* c, const Arrival* a) noexcept nogil:
         client_close(&c.base, CLOSE_CLIENT if a.got == 0 or a.got == -ECONNRESET else CLOSE_READ_ERROR)
         return
     if c.ws != NULL:
-        c.ws.message.max_payload = client_max_payload(&c.base)
+        c.ws.message.max_payload = ws_max_payload(c)
     c.rest.stalls_left = STALLS_MAX
     c.input.at = c.base.engine.env.mono
     c.last_active = c.base.engine.env.now

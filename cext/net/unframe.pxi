@@ -1,5 +1,5 @@
-# WebSocket's way in: frames of a client taken apart, unmasked and inflated, without the engine lock. What is wrong with them is
-# said as nats-server says it.
+# WebSocket's way in: frames of the other side taken apart, unmasked and inflated, without the engine lock. What is wrong with
+# them is said as nats-server says it.
 
 cdef enum:
     OP_CONTINUATION = 0
@@ -390,18 +390,18 @@ cdef ssize_t ws_read(Conn* c, void* p, size_t n) noexcept nogil:
     cdef size_t made, taken
     if w.trouble[0] or w.ended:
         return ws_last(w)
-    if not w.terms.deflate:
-        got = w.below.read(c, p, n)
-        if got <= 0:
-            return got
-        made = ws_take(c, <const uint8_t*>p, <size_t>got, <uint8_t*>p, n, &taken)
-    elif w.held.n or w.message.flooded:
+    if w.held.n or w.message.flooded:
         made = ws_take(c, w.held.data + w.held_at if w.held.n else NULL, w.held.n - w.held_at, <uint8_t*>p, n, &taken)
         w.held_at += taken
         if w.held_at == w.held.n:
             bytes_free(&w.held)
             w.held_at = 0
         c.input.more = w.held.n != 0 or w.message.flooded or w.below_more
+    elif not w.terms.deflate:
+        got = w.below.read(c, p, n)
+        if got <= 0:
+            return got
+        made = ws_take(c, <const uint8_t*>p, <size_t>got, <uint8_t*>p, n, &taken)
     else:
         if reactor_packed(r) == NULL:
             return -ENOMEM

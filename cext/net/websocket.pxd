@@ -13,11 +13,13 @@ cdef enum:
     WS_TROUBLE = 96
 
 cdef struct WsTerms:
-    # What was agreed on with one client.
+    # What was agreed on with the other side.
     bint masked             # its frames must be
+    bint masks              # frames to it are
     bint deflate
     uint32_t frame_max      # payload of a frame to it; 0: as it comes
     bint whole              # a compressed message is one frame all the same
+    size_t message_max      # bytes of a message to it, before it is masked or compressed; 0: no limit
 
 cdef struct WsFrame:
     # One that comes.
@@ -46,7 +48,8 @@ cdef struct WsMessage:
     int64_t max_payload     # of its data; -1: no limit
 
 cdef struct Ws:
-    # WebSocket (RFC 6455, RFC 7692) over a connection's transport, as a server.
+    # WebSocket (RFC 6455, RFC 7692) over a connection's transport.
+    bint dials              # this server asked for it
     const Transport* below
     int state               # WsState
     int64_t patience        # ns until its request must have come
@@ -57,7 +60,7 @@ cdef struct Ws:
     Bytes answer
     WsTerms agreed
     Task answered
-    # the request
+    # the request, or the answer to this server's
     Bytes request
     size_t n_head           # bytes of its head; 0: not there yet
     size_t searched
@@ -66,12 +69,13 @@ cdef struct Ws:
     WsMessage message
     Bytes held              # came already, from held_at on
     size_t held_at
-    bint ended              # the client has closed
+    bint ended              # the other side has closed
     char[WS_TROUBLE] trouble        # why it is cut
     # the way out
     Bytes ahead             # goes out before anything else, from ahead_at on
     size_t ahead_at
     Bytes behind            # control frames, for the end of the frame under way
+    uint64_t mask           # what keys of frames are made from
     uint64_t owed           # of the payload of the frame under way
     uint64_t offered        # payload that was offered in frames and not taken; it is offered again in the same
     uint8_t[WS_HEAD_MAX + WS_CONTROL_MAX] farewell      # the close frame, which goes out last

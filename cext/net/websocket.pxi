@@ -75,7 +75,7 @@ cdef void ws_ask(Conn* c) noexcept nogil:
 cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noexcept nogil:
     # What the control plane says to its request; the reactor goes on from there.
     cdef Ws* w = c.ws
-    if w == NULL or not c.rest.paused or c.known or w.verdict:
+    if w == NULL or not is_coming(c) or not c.rest.paused or w.verdict:
         return False
     if bytes_add(&w.answer, reply.p, reply.n) != 0:
         client_close(&c.base, CLOSE_UNREACHABLE)
@@ -83,7 +83,9 @@ cdef bint ws_answer(Conn* c, int verdict, Span reply, const WsTerms* agreed) noe
     w.verdict = verdict
     if verdict == WS_OPEN:
         w.agreed = agreed[0]
-        conn_count(c)
+        w.mask = env_secret(&c.base.engine.env)
+        if not c.known:
+            conn_count(c)
     task_post(&c.reactor.tasks, &w.answered)
     return True
 
@@ -102,10 +104,17 @@ cdef void ws_answered(Task* t) noexcept nogil:
     if w.state == WS_REFUSED:
         client_close(&c.base, CLOSE_UNREACHABLE)
     elif w.state == WS_OPEN:
+        # Behind the answer to a request of this server there may be frames already.
+        if w.dials and bytes_add(&w.held, w.request.data + w.n_head, w.request.n - w.n_head) != 0:
+            client_close(&c.base, CLOSE_UNREACHABLE)
+            return
         bytes_free(&w.request)
         w.terms = w.agreed
-        w.message.max_payload = client_max_payload(&c.base)
+        w.message.max_payload = ws_max_payload(c)
         conn_established(c, 0)
+        if w.held.n:
+            c.input.more = True
+            conn_read_again(c)
     else:
         memmove(w.request.data, w.request.data + w.n_head, w.request.n - w.n_head)
         w.request.n -= w.n_head
@@ -116,6 +125,11 @@ cdef void ws_answered(Task* t) noexcept nogil:
         elif w.request.n:
             conn_read_again(c)
     conn_flush_soon(c)
+
+
+cdef int64_t ws_max_payload(Conn* c) noexcept nogil:
+    # Of a message that comes: a client's is one operation, another server's are pieces of many.
+    return client_max_payload(&c.base) if c.base.kind == KIND_CLIENT else -1
 
 
 cdef int64_t ws_patience(Conn* c) noexcept nogil:

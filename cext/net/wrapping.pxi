@@ -13,12 +13,22 @@ cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil:
     return 0
 
 
+cdef int ws_request(Ws* w, Span request) noexcept nogil:
+    # This server is the one that asks for frames. -1: no memory.
+    w.dials = True
+    return bytes_add(&w.ahead, request.p, request.n)
+
+
 cdef void ws_begin(Conn* c) noexcept nogil:
-    # From here on what comes is its request, and then frames.
+    # From here on what comes is its request, or the answer to this server's, and then frames.
     c.ws.below = c.transport
     c.ws.state = WS_REQUEST
     c.transport = &ws_transport
     c.approach = UPGRADING
+    if c.ws.dials:
+        c.output.owes = True
+        conn_want(c, True, c.wants.writing)
+        conn_flush_soon(c)
 
 
 cdef void ws_free(Conn* c) noexcept nogil:

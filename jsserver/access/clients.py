@@ -24,6 +24,7 @@ TYPE_PLAIN, TYPE_WEBSOCKET = "nats", "websocket"
 """What monitoring calls types of connections."""
 CLIENT_OVER_TCP, LEAF_OVER_TCP = "STANDARD", "LEAFNODE"
 """What users may be limited to: the types of connections without more around them."""
+LEAF_OVER_WEBSOCKET = "LEAFNODE_WS"
 
 NOTED_KIND = 3
 """Which number of an item about a connection tells its kind."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import ipaddress
 import re
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from jsserver.access.auth import Authenticator
@@ -20,7 +20,15 @@ from jsserver.config.options import Options, Websocket
 from jsserver.config.websocket import allowed_origin
 from jsserver.process.logs import Logger
 from jsserver.process.sockets import host_port
-from jsserver.text.http import BadRequest, Head, body_bytes, http_date, phrase, read_head
+from jsserver.text.http import (
+    BadRequest,
+    Head,
+    body_bytes,
+    http_date,
+    phrase,
+    read_head,
+    websocket_accept,
+)
 from jsserver.text.urls import host_and_port, parse_url
 
 CLIENT_OVER_WEBSOCKET = "WEBSOCKET"
@@ -28,7 +36,6 @@ CLIENT_OVER_WEBSOCKET = "WEBSOCKET"
 BROWSER_FRAME_BYTES = 4096
 """Browsers get no longer frames, as nats-server found that they take these better."""
 
-_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _MAX_HEAD = 64 * 1024
 _EXTENSION = b"permessage-deflate"
 _SHOWN = frozenset(
@@ -80,6 +87,8 @@ class Websockets:
         self._options = options.websocket
         self._origins = {allowed_origin(origin) for origin in self._options.allowed_origins}
         self._clients: dict[int, Client] = {}
+        self.on_leaf: Callable[[int], None] | None = None
+        """Hears of each connection that asks to be a leaf node; None: no leaf nodes may come."""
         view, certified = options.through_websocket, options.certified_users
         self.authenticator = Authenticator(view, CLIENT_OVER_WEBSOCKET, certified)
 
@@ -137,11 +146,15 @@ class Websockets:
                 "complete"
             )
             self._plane.refuse_websocket(cid, b"", False)
-        elif head.path.endswith(b"/leafnode"):
+        elif not head.path.endswith(b"/leafnode"):
+            self._clients[cid] = _client(self._options, head)
+            if not self._open(cid, head):
+                self.forget(cid)
+        elif self.on_leaf is None:
             self._log.error("Not configured to accept leaf node connections")
             self._plane.refuse_websocket(cid, self._reply(head), False)
-        else:
-            self._open(cid, head)
+        elif self._open(cid, head, leaf=True):
+            self.on_leaf(cid)
 
     def _check(self, head: Head) -> None:
         """Refusal where it is no request for WebSocket, or not one to be granted."""
@@ -191,12 +204,11 @@ class Websockets:
 
     def _reply(self, head: Head) -> bytes:
         key = head.get(b"sec-websocket-key")
-        accept = base64.b64encode(_sha1(key + _GUID))
         lines = [
             b"HTTP/1.1 101 Switching Protocols",
             b"Upgrade: websocket",
             b"Connection: Upgrade",
-            b"Sec-WebSocket-Accept: " + accept,
+            b"Sec-WebSocket-Accept: " + websocket_accept(key),
         ]
         if self._deflates(head):
             lines.append(
@@ -208,21 +220,19 @@ class Websockets:
         lines += [f"{name}: {text}".encode() for name, text in self._options.headers.items()]
         return b"\r\n".join([*lines, b"", b""])
 
-    def _open(self, cid: int, head: Head) -> None:
+    def _open(self, cid: int, head: Head, *, leaf: bool = False) -> bool:
         agent = head.get(b"user-agent")
         browser = agent.startswith(b"Mozilla/")
         safari = b"Version/" in agent and b"Safari/" in agent
-        self._clients[cid] = _client(self._options, head)
-        opened = self._plane.open_websocket(
+        return self._plane.open_websocket(
             cid,
             self._reply(head),
             masked=not _wants_no_masking(head),
             deflate=self._deflates(head),
             frame_max=BROWSER_FRAME_BYTES if browser else 0,
             whole=safari,
+            leaf=leaf,
         )
-        if not opened:
-            self.forget(cid)
 
 
 # ---- answers
@@ -343,6 +353,3 @@ def _forwarded(head: Head) -> str:
         return ""
     return f"[{text}]" if ":" in text else text
 
-
-def _sha1(data: bytes) -> bytes:
-    return hashlib.sha1(data, usedforsecurity=False).digest()

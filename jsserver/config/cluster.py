@@ -11,7 +11,6 @@ from jsserver.config.clusters import Cluster, RouteUrl
 from jsserver.config.compression import compression
 from jsserver.config.options import Options
 from jsserver.config.otherservers import (
-    plain_password,
     read_timeout,
     read_urls,
     refused,
@@ -82,7 +81,7 @@ def _read_permissions_of_login(block: Cluster, value: Value, problems: Problems)
 _AUTHORIZATION: dict[str, Reader] = {
     "user": text("username"),
     "username": text("username"),
-    **dict.fromkeys(("pass", "password"), plain_password("cluster")),
+    **dict.fromkeys(("pass", "password"), text("password")),
     "timeout": read_timeout,
     "users": refused("Cluster authorization does not allow multiple users"),
     "token": refused("Cluster authorization does not support tokens"),

@@ -7,7 +7,6 @@ from jsserver.config import ConfigError
 from jsserver.config.gateways import Gateway, GatewayUrl, RemoteGateway
 from jsserver.config.options import Options
 from jsserver.config.otherservers import (
-    plain_password,
     read_maps,
     read_timeout,
     read_urls,
@@ -49,7 +48,7 @@ def _read_name(block: Gateway, value: Value, problems: Problems) -> None:
 
 _AUTHORIZATION: dict[str, Reader] = {
     **dict.fromkeys(("user", "username"), text("username")),
-    **dict.fromkeys(("pass", "password"), plain_password("gateway")),
+    **dict.fromkeys(("pass", "password"), text("password")),
     "timeout": read_timeout,
     "users": refused("Gateway authorization does not allow multiple users"),
     "token": refused("Gateway authorization does not support tokens"),

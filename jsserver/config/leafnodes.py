@@ -52,17 +52,23 @@ def version_of(text: str) -> tuple[int, int, int] | None:
 def parse_remote(url: str) -> LeafUrl:
     """The address and login of a hub's URL; ValueError."""
     found = server_url(url, "leafnode", DEFAULT_PORT)
-    if found.scheme in ("ws", "wss"):
-        raise ValueError(not_available("a leafnode remote over WebSocket"))
     user, password = found.user or "", found.password
     made = LeafUrl(host=found.host, port=found.port, user=user, password=password)
-    made.secured = found.scheme == "tls"
+    made.secured = found.scheme in ("tls", "wss")
+    made.websocket = found.scheme in ("ws", "wss")
+    made.path = found.path if made.websocket else ""
     return made
 
 
 def _read_urls(remote: LeafRemote, value: Value, problems: Problems) -> None:
     items = value.data if isinstance(value.data, list) else [value]
     remote.urls += read_urls(items, "leafnode", parse_remote, problems)
+    if len({url.websocket for url in remote.urls}) > 1:
+        raise OptionError(
+            value,
+            "remote leaf node configuration cannot have a mix of websocket and non-websocket urls:"
+            f" [{' '.join(map(quote, remote.shown_urls))}]",
+        )
 
 
 _ONE_KEY = "Remote leafnode can not have both creds and nkey defined"
@@ -136,11 +142,9 @@ _REMOTE: dict[str, Reader] = {
     **dict.fromkeys(("jetstream_cluster_migrate", "js_cluster_migrate"), _read_migrate),
     **dict.fromkeys(
         ("ws_compress", "ws_compression", "websocket_compress", "websocket_compression"),
-        unavailable("leafnodes (ws_compression)"),
+        flag("ws_compression"),
     ),
-    **dict.fromkeys(
-        ("ws_no_masking", "websocket_no_masking"), unavailable("leafnodes (ws_no_masking)")
-    ),
+    **dict.fromkeys(("ws_no_masking", "websocket_no_masking"), flag("ws_no_masking")),
     "hub": flag("hub"),
     "request_isolation": flag("request_isolation"),
     "ignore_discovered_servers": flag("ignore_discovered_servers"),

@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 
 class LeafUrl(Block):
     """Where a hub is, and the login there. A user without a password (None) is a token, too.
-    `secured`: the URL says that it has TLS."""
+    `secured`: the URL says that it has TLS; `websocket`: and that frames of WebSocket are spoken,
+    which are asked for at `path`."""
 
     host: str = ""
     port: int = 0
     user: str = ""
     password: str | None = None
     secured: bool = False
+    websocket: bool = False
+    path: str = ""
 
     @property
     def shown(self) -> str:
@@ -27,12 +30,14 @@ class LeafUrl(Block):
         who = "" if not self.user else "xxxxx@"
         if self.password is not None:
             who = f"{self.user}:xxxxx@"
-        return f"{'tls' if self.secured else 'nats'}://{who}{host}:{self.port}"
+        scheme = ("ws", "wss") if self.websocket else ("nats", "tls")
+        return f"{scheme[self.secured]}://{who}{host}:{self.port}{self.path}"
 
 
 class LeafRemote(Block):
     """A hub that an account is joined to; "": the global one. Times in ns. `deny_imports` are
-    subjects that are not heard from there, `deny_exports` those that are not told there."""
+    subjects that are not heard from there, `deny_exports` those that are not told there. The last
+    two are of WebSocket: it compresses messages, and does not mask frames, if the hub agrees."""
 
     urls: list[LeafUrl] = each(list)
     account: str = ""
@@ -51,11 +56,13 @@ class LeafRemote(Block):
     first_info_timeout: int = SECOND
     dial_timeout: int = 0
     tls: Tls | None = None
+    ws_compression: bool = False
+    ws_no_masking: bool = False
 
     @property
     def identity(self) -> tuple[object, ...]:
         """What makes it another remote in a reload, where it is another one."""
-        urls = ((u.host, u.port, u.user, u.password, u.secured) for u in self.urls)
+        urls = (tuple(vars(url).values()) for url in self.urls)
         return (tuple(urls), self.shown_account, self.credentials, self.nkey)
 
     @property

@@ -15,12 +15,10 @@ from jsserver.config.values import (
     Reader,
     as_duration,
     as_text,
-    not_available,
     shown,
     type_name,
 )
 from jsserver.text.goformat import SECOND, quote, split_address
-from jsserver.text.passwords import is_bcrypt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +39,7 @@ class ServerUrl(NamedTuple):
     port: int
     user: str | None
     password: str | None
+    path: str = ""
 
 
 def server_url(url: str, kind: str, default_port: int = 0) -> ServerUrl:
@@ -57,7 +56,7 @@ def server_url(url: str, kind: str, default_port: int = 0) -> ServerUrl:
     user, password = (
         None if part is None else unquote(part) for part in (parts.username, parts.password)
     )
-    return ServerUrl(parts.scheme, host, port, user, password)
+    return ServerUrl(parts.scheme, host, port, user, password, parts.path)
 
 
 def read_urls(
@@ -102,18 +101,6 @@ def refused(why: str) -> Reader:
 
     def read(block: Any, value: Value, problems: Problems) -> None:
         raise OptionError(value, why)
-
-    return read
-
-
-def plain_password(block: str) -> Reader:
-    """Sets `password`, which may be no hash yet."""
-
-    def read(target: Any, value: Value, problems: Problems) -> None:
-        target.password = as_text(value)
-        if is_bcrypt(target.password):
-            what = f"a hashed password of {block} (authorization)"
-            raise OptionError(value, not_available(what))
 
     return read
 

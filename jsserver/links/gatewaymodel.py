@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
@@ -84,6 +85,11 @@ class GatewaySettings(msgspec.Struct, kw_only=True):
     """The URLs for gateways of all servers of this cluster."""
     user: str = ""
     password: str = ""
+    """The login's password, or its hash."""
+    fits: Callable[[str, str], bool] = operator.eq
+    """Whether the second one, a password, is the first one, as `password` has it."""
+    password_sent: str = ""
+    """The password for servers whose URL has no login."""
     headers: bool = True
     max_payload: int = 1 << 20
     reject_unknown: bool = False

@@ -225,7 +225,7 @@ class Gateways:
 
     def _check_connect(self, link: GatewayLink, said: RouteConnect) -> None:
         s = self.settings
-        if s.user and (said.user, said.password) != (s.user, s.password):
+        if s.user and not (said.user == s.user and s.fits(s.password, said.password)):
             raise GatewayRefused(GatewayReason.LOGIN, "Authorization Violation")
         if not said.gateway:
             raise GatewayRefused(GatewayReason.PORT, "attempted to connect to gateway port")
@@ -307,7 +307,7 @@ class Gateways:
             self._transport.log("error", f"{text} can be joined", link.number)
             raise GatewayRefused(GatewayReason.VERSION)
         link.info = said
-        user, password = s.user, s.password
+        user, password = s.user, s.password_sent
         if link.place is not None and link.place.login is not None:
             user, password = link.place.login
         connect = RouteConnect(

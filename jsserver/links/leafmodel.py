@@ -41,6 +41,10 @@ class Address(msgspec.Struct, frozen=True):
     password: str | None = None
     secured: bool = False
     """Whether the URL asks for TLS."""
+    websocket: bool = False
+    """Whether the connection speaks in frames of WebSocket."""
+    path: str = ""
+    """Where WebSocket is asked for, above `/leafnode`."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -68,6 +72,10 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     """Round trips in ns for the mode s2_auto."""
     first_info: float = 1.0
     dial_timeout: float = 1.0
+    deflate: bool = False
+    """Whether messages of WebSocket are compressed, if the hub agrees."""
+    no_masking: bool = False
+    """Whether frames of WebSocket are not masked, if the hub agrees."""
     label: str = ""
     """A name for the hub's place in the configuration."""
     identity: tuple[object, ...] = ()
@@ -108,7 +116,9 @@ class LeafSettings(msgspec.Struct, kw_only=True):
     host: str
     port: int
     urls: list[str] = []
-    """The URLs at which leaf nodes reach this server."""
+    """The URLs at which leaf nodes reach this server and its cluster."""
+    ws_urls: list[str] = []
+    """Likewise over WebSocket."""
     max_payload: int = 1 << 20
     headers: bool = True
     jetstream: bool = False
@@ -202,6 +212,7 @@ class LeafLink(msgspec.Struct, kw_only=True, eq=False):
 
     number: int
     address: str
+    websocket: bool = False
     remote: Remote | None = None
     """The hub that this server dialled; None: the link was accepted."""
     nonce: str = ""
@@ -253,3 +264,21 @@ class LeafRefused(Exception):
     def __init__(self, reason: LeafReason, error: str = "") -> None:
         super().__init__(error or reason.value)
         self.reason, self.error = reason, error
+
+
+def merged(rules: SubjectPermission | None, deny: list[str]) -> SubjectPermission | None:
+    """The permissions with more subjects denied."""
+    if not deny:
+        return rules
+    before = rules or SubjectPermission()
+    return SubjectPermission(
+        allow=before.allow, deny=list(dict.fromkeys([*(before.deny or []), *deny]))
+    )
+
+
+def version(text: str) -> tuple[int, int, int]:
+    """A version's three numbers; (0, 0, 0) where the text is no version."""
+    parts = text.lstrip("v").partition("-")[0].split(".")
+    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
+        return (0, 0, 0)
+    return int(parts[0]), int(parts[1]), int(parts[2])

@@ -23,9 +23,11 @@ from .leafmodel import (
     LeafTransport,
     Remote,
     Rules,
+    merged,
+    version,
 )
 from .leafwords import LeafConnect, LeafInfo
-from .words import SubjectPermission, connect_line, info_line, read
+from .words import connect_line, info_line, read
 
 PROTOCOL = 3
 LOOP_DELAY = 30.0
@@ -51,16 +53,6 @@ CLIENT_API = ["$JS.API.>", "$KV.>", "$OBJ.>"]
 """Subjects that do not cross leaf links, because JetStream on both sides would answer them."""
 SERVER_API = ["$JSC.>", "$NRG.>", *CLIENT_API]
 """The same for the system account."""
-
-
-def merged(rules: SubjectPermission | None, deny: list[str]) -> SubjectPermission | None:
-    """The permissions with more subjects denied."""
-    if not deny:
-        return rules
-    before = rules or SubjectPermission()
-    return SubjectPermission(
-        allow=before.allow, deny=list(dict.fromkeys([*(before.deny or []), *deny]))
-    )
 
 
 class Leafs:
@@ -154,7 +146,9 @@ class Leafs:
     def _recompress(self, remote: Remote | None, mode: str) -> None:
         """Changes the compression of links to a hub, or, with None, of links to leaf nodes."""
         for link in self.shown():
-            if link.remote is not remote or link.compression == compression.NOT_SUPPORTED:
+            if link.remote is not remote or link.websocket:
+                continue
+            if link.compression == compression.NOT_SUPPORTED:
                 continue
             if compression.needs_another(link.compression, mode):
                 self._transport.cut(link.number, LeafReason.CHANGED)
@@ -162,7 +156,9 @@ class Leafs:
                 link.compression = mode
                 self._transport.relevel(link.number, mode)
 
-    def dialled(self, number: int, remote: Remote, address: str) -> None:
+    def dialled(
+        self, number: int, remote: Remote, address: str, *, websocket: bool = False
+    ) -> None:
         """A dialled connection has become this link; `opened` or `closed` follows."""
         if remote.disabled or remote not in self.remotes:
             self._transport.cut(number, LeafReason.CHANGED)  # removed while it was dialled
@@ -171,7 +167,8 @@ class Leafs:
             address=address,
             remote=remote,
             account=remote.account,
-            secured=remote.first,
+            websocket=websocket,
+            secured=remote.first or websocket,
         )
 
     def unreachable(self, remote: Remote, where: str, why: str, now: float) -> None:
@@ -186,13 +183,13 @@ class Leafs:
         )
         self._again(remote, now)
 
-    def opened(self, number: int, address: str, now: float) -> None:
+    def opened(self, number: int, address: str, now: float, *, websocket: bool = False) -> None:
         """A dialled or accepted link is connected."""
         link = self._links.get(number)
         if link is None:
             link = self._links[number] = LeafLink(number=number, address=address)
-            link.nonce = self._nonce()
-            line = info_line(self._info(link, said=self.settings.compression))
+            link.nonce, link.websocket = self._nonce(), websocket
+            line = info_line(self._info(link, said=self._mode(link)))
             self._transport.write(number, line)
             self._transport.log("info", "Leafnode connection created", number)
             return
@@ -233,11 +230,11 @@ class Leafs:
 
     def info(self, number: int, text: bytes, now: float) -> None:
         """An INFO came in."""
-        link, s = self._links[number], self.settings
+        link = self._links[number]
         with self._hearing(link):
             said = read(text, LeafInfo)
             if link.remote is None:
-                self._compress(link, s.compression, said.compression)
+                self._compress(link, self._mode(link), said.compression)
             elif link.info is None:
                 self._first_info(link, link.remote, said, now)
             elif not link.open and said.connect_info:
@@ -339,8 +336,8 @@ class Leafs:
             port=s.port,
             headers=s.headers,
             auth_required=True,
-            tls_required=s.tls,
-            tls_verify=s.tls and s.tls_verify,
+            tls_required=s.tls and not link.websocket,
+            tls_verify=s.tls and s.tls_verify and not link.websocket,
             max_payload=s.max_payload,
             jetstream=s.jetstream,
             ip=f"{s.host}:{s.port}",
@@ -352,6 +349,7 @@ class Leafs:
             api_lvl=s.api_level,
             info_on_connect=True,
             leafnode_urls=s.urls,
+            ws_connect_urls=s.ws_urls,
         )
         if answers:
             info.connect_info, info.remote_account = True, link.account
@@ -459,14 +457,14 @@ class Leafs:
             raise LeafRefused(LeafReason.PORT)
         if " " in said.cluster:
             raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
-        remote.tls = remote.tls or said.tls_required
+        remote.tls = remote.tls or (said.tls_required and not link.websocket)
         if remote.tls and not link.secured:
             link.first_info = said
             link.until = None
             link.switching = True
             self._transport.secure(link.number, remote)
             return
-        if self._compress(link, remote.compression, said.compression):
+        if self._compress(link, self._mode(link), said.compression):
             link.until = now + remote.first_info
             return
         link.info = said
@@ -475,6 +473,13 @@ class Leafs:
             link.until = now + ANSWER_SECONDS
         else:
             self._answered(link, remote, said)
+
+    def _mode(self, link: LeafLink) -> str:
+        """The compression mode for a link. WebSocket has its own compression, and S2 around its
+        frames would not pass proxies."""
+        if link.websocket:
+            return compression.OFF
+        return self.settings.compression if link.remote is None else link.remote.compression
 
     def _compress(self, link: LeafLink, own: str, others: str) -> bool:
         """Begins compression, if it is negotiated; whether it was. The hub then repeats its
@@ -520,16 +525,25 @@ class Leafs:
     def _discover(self, link: LeafLink, said: LeafInfo) -> None:
         """Takes the other servers of the hub's cluster as further addresses."""
         remote = link.remote
-        if remote is None or remote.ignore_discovered or not said.leafnode_urls:
+        urls = said.ws_connect_urls if link.websocket else said.leafnode_urls
+        if remote is None or remote.ignore_discovered or not urls:
             return
         known = {address.place for address in remote.addresses}
         found = []
-        for url in said.leafnode_urls:
+        for url in urls:
             host, _, port = url.rpartition(":")
             if not port.isdecimal():
                 continue
             login = remote.addresses[0]
-            address = Address(host.strip("[]"), int(port), login.user, login.password)
+            address = Address(
+                host.strip("[]"),
+                int(port),
+                login.user,
+                login.password,
+                login.secured,
+                login.websocket,
+                login.path,
+            )
             if address.place not in known:
                 found.append(address)
         remote.found = found
@@ -580,11 +594,3 @@ class Leafs:
         wait = self.settings.reconnect
         remote.at = now + wait + self._random.random() * wait + remote.delay
         remote.delay = 0.0
-
-
-def version(text: str) -> tuple[int, int, int]:
-    """A version's three numbers; (0, 0, 0) where the text is no version."""
-    parts = text.lstrip("v").partition("-")[0].split(".")
-    if len(parts) != 3 or not all(part.isdecimal() for part in parts):
-        return (0, 0, 0)
-    return int(parts[0]), int(parts[1]), int(parts[2])

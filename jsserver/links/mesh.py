@@ -207,7 +207,7 @@ class Mesh:
 
     def _may_come(self, said: RouteConnect) -> bool:
         s = self.settings
-        return not s.user or (said.user, said.password) == (s.user, s.password)
+        return not s.user or (said.user == s.user and s.fits(s.password, said.password))
 
     def tell(self) -> None:
         """Announces this server's changed INFO to all others."""
@@ -491,7 +491,7 @@ class Mesh:
             return
         target = Target(host=host, port=int(port), explicit=False, peer=said.server_id)
         target.gossip = said.gossip_mode
-        target.user, target.password = self.settings.user, self.settings.password
+        target.user, target.password = self.settings.user, self.settings.password_sent
         self.targets.append(target)
         self._dial(target)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
@@ -79,6 +80,11 @@ class Settings(msgspec.Struct, kw_only=True):
     advertise: str = ""
     user: str = ""
     password: str = ""
+    """The login's password, or its hash."""
+    fits: Callable[[str, str], bool] = operator.eq
+    """Whether the second one, a password, is the first one, as `password` has it."""
+    password_sent: str = ""
+    """The password for servers whose URL has no login."""
     pool_size: int = 3
     accounts: list[str] = []
     """Accounts with connections of their own, the system account among them."""

@@ -3,6 +3,7 @@ clock."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from jsserver.services.linked import (
     reports_of,
     slow_line,
 )
+from jsserver.services.proving import Passwords, password_sent
 from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
@@ -77,7 +79,9 @@ class GatewayService:
         self._routes = routes
         self._where: dict[int, str] = {}
         """Remote addresses by connection number."""
+        self._passwords = Passwords()
         o = options.gateway
+        logins = ((url.user, url.password) for remote in o.gateways for url in remote.urls)
         self._handle = plane.gateway_links(
             gateway_hash(o.name), gateway_hash(server_id), command_head(o.name)
         )
@@ -89,6 +93,8 @@ class GatewayService:
             host=o.host,
             user=o.username,
             password=o.password,
+            fits=self._passwords.fits,
+            password_sent=password_sent(o.password, o.username, logins),
             headers=not options.no_header_support,
             max_payload=options.max_payload,
             reject_unknown=o.reject_unknown,
@@ -120,6 +126,7 @@ class GatewayService:
     def close(self) -> None:
         """Stops dialling; the data plane closes the connections."""
         self._pace.close()
+        self._passwords.close()
 
     def members_at(self, urls: list[str]) -> None:
         """Takes the URLs at which other clusters reach the servers of this cluster."""
@@ -147,12 +154,27 @@ class GatewayService:
         elif what == engine.SAID_INFO:
             self.gateways.info(number, text, now)
         elif what == engine.SAID_CONNECT:
-            self.gateways.connect(number, text)
+            self._connect(number, text)
         elif what == engine.SAID_ERROR:
             self.gateways.error(number, text)
         elif what == engine.SAID_HAILED:
             self._met()
         self._pace.go_on()
+
+    def _connect(self, number: int, text: bytes) -> None:
+        o = self._options.gateway
+        given = self._passwords.slow(o.username, o.password, text)
+        if given:
+            self._pace.begin(self._prove(number, text, given))
+        else:
+            self.gateways.connect(number, text)
+
+    async def _prove(self, number: int, text: bytes, given: str) -> None:
+        stored, loop = self._options.gateway.password, asyncio.get_running_loop()
+        await self._passwords.prove(loop, stored, given, lambda: number in self._where)
+        if number in self._where:
+            self.gateways.connect(number, text)
+            self._pace.go_on()
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a gateway connection."""

@@ -15,7 +15,6 @@ from jsserver.access.auth import Admission, Authenticator
 from jsserver.access.clientlog import ClientLog
 from jsserver.access.clients import (
     CLOSE_CODES,
-    LEAF_OVER_TCP,
     Connect,
     Connection,
     decode_connect,
@@ -156,8 +155,7 @@ class Inbox:
         if gateways is not None:
             self._handlers[engine.INBOX_GATEWAY] = gateways.said
             self._links[engine.GATEWAY_KIND] = gateways
-        if websockets is not None:
-            self._handlers[engine.INBOX_UPGRADE] = websockets.asked
+        self._handlers[engine.INBOX_UPGRADE] = self._upgrade
 
     def lead_leafs(self, leafs: LeafService) -> None:
         """Sets the service for leaf nodes and hubs."""
@@ -165,6 +163,8 @@ class Inbox:
         self._handlers[engine.INBOX_LEAF] = leafs.said
         self._links[engine.LEAF_KIND] = self._links[engine.HUB_KIND] = leafs
         leafs.ask = self._connect
+        if self.websockets is not None and leafs.accepts:
+            self.websockets.on_leaf = leafs.framed
 
     def open(self) -> None:
         asyncio.get_running_loop().add_reader(self.plane.inbox_fd, self.drain)
@@ -192,7 +192,8 @@ class Inbox:
         if self.websockets is not None and item.cid in self.websockets:
             self.websockets.complete(item.cid, options)
         if is_leaf(item):
-            options.connection_type = LEAF_OVER_TCP
+            assert self.leafs is not None, "leaf nodes have a service"
+            options.connection_type = self.leafs.connection_type(item.cid)
         if self.on_connect is not None:
             self.on_connect(item, options)
         elif (authenticator := self._authenticator(item)).slow(options):
@@ -202,7 +203,7 @@ class Inbox:
 
     def _authenticator(self, item: Item) -> Authenticator:
         if self.leafs is not None and is_leaf(item):
-            return self.leafs.authenticator
+            return self.leafs.authenticator_of(item.cid)
         if self.websockets is not None and item.cid in self.websockets:
             return self.websockets.authenticator
         return self.authenticator
@@ -333,6 +334,12 @@ class Inbox:
         self.on_closed(connection, member, self._refusals.pop(item.cid, None))
         if self.websockets is not None:
             self.websockets.forget(item.cid)
+
+    def _upgrade(self, item: Item) -> None:
+        if self.leafs is not None and self.leafs.upgraded(item):
+            return
+        if self.websockets is not None:
+            self.websockets.asked(item)
 
     def _peer(self, item: Item) -> None:
         if self.on_peer is None:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 
 from jsserver import NATS_VERSION
 from jsserver.access.auth import Authenticator, permission_set
-from jsserver.access.clients import CLOSE_CODES, LEAF_OVER_TCP, read_connection
+from jsserver.access.clients import (
+    CLOSE_CODES,
+    LEAF_OVER_TCP,
+    LEAF_OVER_WEBSOCKET,
+    read_connection,
+)
 from jsserver.access.info import GO
 from jsserver.cext import engine
 from jsserver.cext.engine import Item
@@ -17,6 +22,7 @@ from jsserver.config.options import GLOBAL_ACCOUNT, Permissions
 from jsserver.config.options import SubjectPermission as Rule
 from jsserver.links.leafmodel import Address, LeafReason, LeafSettings, LeafTerms, Remote, Rules
 from jsserver.links.leafs import Leafs
+from jsserver.links.upgrade import Upgrade
 from jsserver.links.words import SubjectPermission
 from jsserver.services.linked import (
     Pace,
@@ -84,7 +90,7 @@ def plane_rules(
 def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
     """A configured hub in the state machine's form."""
     return Remote(
-        addresses=[Address(u.host, u.port, u.user, u.password, u.secured) for u in remote.urls],
+        addresses=[Address(**vars(url)) for url in remote.urls],
         account=remote.account or GLOBAL_ACCOUNT,
         credentials=remote.credentials,
         nkey=remote.nkey,
@@ -100,6 +106,8 @@ def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
         rtt_thresholds=remote.rtt_thresholds,
         tls=remote.tls is not None or any(url.secured for url in remote.urls),
         first=remote.tls is not None and remote.tls.first,
+        deflate=remote.ws_compression,
+        no_masking=remote.ws_no_masking,
         label=remote.label,
         identity=remote.identity,
         first_info=remote.first_info_timeout / SECOND,
@@ -135,6 +143,12 @@ class LeafService:
         self._sources = sources
         self._urls: list[str] = []
         """URLs at which leaf nodes reach this server."""
+        self._ws_urls: list[str] = []
+        """Likewise over WebSocket."""
+        self._framed: set[int] = set()
+        """The connections over WebSocket, by their numbers."""
+        self._upgrades: dict[int, Upgrade] = {}
+        """What was asked of hubs over WebSocket, until the link opens."""
         self._where: dict[int, str] = {}
         """Remote addresses by connection number."""
         self._by_default: SecurityContext | None = None
@@ -143,7 +157,7 @@ class LeafService:
         """The users of leaf nodes, by connection number."""
         self.ask: Callable[[Item], None] = lambda item: None
         """Has a login decided."""
-        self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
+        self._authenticators = self._make_authenticators(options)
         o = options.leafnodes
         js = options.jetstream
         settings = LeafSettings(
@@ -174,14 +188,15 @@ class LeafService:
         self.leafs = Leafs(settings, remotes, self, new_nonce, random.Random())
         self._pace = Pace(self.leafs.tick)
 
-    def start(self, port: int, urls: list[str]) -> None:
-        """Begins to dial. `port`: the leaf nodes' port; `urls`: the URLs announced for it."""
+    def start(self, port: int, urls: list[str], ws_urls: list[str]) -> None:
+        """Begins to dial. `port`: the leaf nodes' port; `urls`: the URLs announced for it;
+        `ws_urls`: those for WebSocket."""
         s = self.leafs.settings
-        s.port, self._urls = port, urls
+        s.port, self._urls, self._ws_urls = port, urls, ws_urls if port else []
         if urls:
             host, _, reached = urls[0].rpartition(":")
             s.host, s.port = host.strip("[]"), int(reached)
-        s.urls = [*urls, *s.urls]
+        s.urls, s.ws_urls = [*urls, *s.urls], [*self._ws_urls, *s.ws_urls]
         self._open_accounts()
         self.leafs.start(self._pace.now())
         self._pace.go_on()
@@ -199,12 +214,13 @@ class LeafService:
         self._open_accounts()
         self._pace.go_on()
 
-    def elsewhere(self, others: list[str]) -> None:
+    def elsewhere(self, others: list[str], ws_others: list[str]) -> None:
         """Announces further URLs to leaf nodes, those of other servers."""
         s = self.leafs.settings
         urls = list(dict.fromkeys([*self._urls, *others]))
-        if urls != s.urls:
-            s.urls = urls
+        ws_urls = list(dict.fromkeys([*self._ws_urls, *ws_others]))
+        if (urls, ws_urls) != (s.urls, s.ws_urls):
+            s.urls, s.ws_urls = urls, ws_urls
             self.leafs.announce()
 
     def close(self) -> None:
@@ -219,7 +235,8 @@ class LeafService:
         what, text = item.numbers[2], item.texts[2]
         if what == engine.SAID_OPENED:
             where = self._where.setdefault(number, address_of(item))
-            self.leafs.opened(number, where, now)
+            self._upgrades.pop(number, None)
+            self.leafs.opened(number, where, now, websocket=number in self._framed)
         elif what == engine.SAID_INFO:
             self.leafs.info(number, text, now)
         elif what == engine.SAID_CONNECT:
@@ -232,6 +249,33 @@ class LeafService:
         elif what == engine.SAID_SECURED:
             self.leafs.secured(number, now)
         self._pace.go_on()
+
+    @property
+    def accepts(self) -> bool:
+        """Whether leaf nodes may come."""
+        return bool(self._options.leafnodes.port)
+
+    def framed(self, number: int) -> None:
+        """A connection that asked for WebSocket is a leaf node's."""
+        self._framed.add(number)
+
+    def upgraded(self, item: Item) -> bool:
+        """An INBOX_UPGRADE: the answer of a hub that was asked for WebSocket. False: this is no
+        answer, but the request of somebody else."""
+        upgrade = self._upgrades.get(item.cid)
+        if upgrade is None:
+            return False
+        try:
+            agreed = upgrade.judge(item.texts[1])
+        except ValueError as error:
+            upgrade.trouble = str(error)
+            self.log("error", f"Error soliciting websocket connection: {error}", item.cid)
+            self._plane.refuse_websocket(item.cid, b"", False)
+            return True
+        self._plane.open_websocket(
+            item.cid, b"", masked=False, deflate=agreed.deflate, masks=agreed.masks, leaf=True
+        )
+        return True
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a leaf node or hub."""
@@ -260,29 +304,49 @@ class LeafService:
         whose = f" - Remote: {name}" if name else ""
         remote = self.leafs.remote_of(number)
         if remote is not None and reason == "Connect Failed":
-            self.leafs.unreachable(remote, where, "connection refused", self._pace.now())
+            upgrade = self._upgrades.pop(number, None)
+            why = (upgrade and upgrade.trouble) or "connection refused"
+            self.leafs.unreachable(remote, where, why, self._pace.now())
             self.leafs.closed(number, self._pace.now())
         else:
             self.log("info", f"Leafnode connection closed: {reason}{whose}", number)
             self.leafs.closed(number, self._pace.now())
         del self._where[number]
+        self._framed.discard(number)
+        self._upgrades.pop(number, None)
         self._users.pop(number, None)
         self._pace.go_on()
 
     # ---- logins
 
+    @staticmethod
+    def _make_authenticators(options: Options) -> dict[str, Authenticator]:
+        """Who decides about logins, by the type of the connection."""
+        view = options_for_leafs(options)
+        return {kind: Authenticator(view, kind) for kind in (LEAF_OVER_TCP, LEAF_OVER_WEBSOCKET)}
+
+    def connection_type(self, number: int) -> str:
+        """What users may be limited to, of a connection."""
+        return LEAF_OVER_WEBSOCKET if number in self._framed else LEAF_OVER_TCP
+
+    def authenticator_of(self, number: int) -> Authenticator:
+        """Who decides about the login of a leaf node."""
+        return self._authenticators[self.connection_type(number)]
+
     def follow(self, options: Options) -> None:
         """Takes new options for logins. Leaf nodes whose users have changed are closed, and may
         reconnect."""
-        before = self.authenticator
-        self.authenticator = Authenticator(options_for_leafs(options), LEAF_OVER_TCP)
+        before, self._authenticators = self._authenticators, self._make_authenticators(options)
         for number, admission in self._users.items():
+            through = self.connection_type(number)
             name, kind = admission.user, admission.kind
             if name and admission.proof is None:
-                had, has = (one.known(name, kind) for one in (before, self.authenticator))
+                both = before[through], self._authenticators[through]
+                had, has = (one.known(name, kind) for one in both)
                 stays = had is not None and has is not None and had.user == has.user
             else:
-                stays = admission.proof is not None or self.authenticator.guest == admission
+                guest = self._authenticators[through].guest
+                stays = admission.proof is not None or guest == admission
             if not stays:
                 self._plane.close_connection(number, CLOSE_CODES["Client Closed"])
 
@@ -411,10 +475,17 @@ class LeafService:
             self.leafs.unreachable(remote, where, str(error), self._pace.now())
             self._pace.go_on()
             return
-        secured = self._secured(remote, address.host) if remote.first else ()
-        number = self._handle.dial(fd, int(remote.dial_timeout * SECOND), SHAKE, *secured)
+        at_once = remote.first or (address.websocket and remote.tls)
+        security, certified = self._secured(remote, address.host) if at_once else (None, b"")
+        timeout = int(remote.dial_timeout * SECOND)
+        upgrade = Upgrade(remote, address) if address.websocket else None
+        request = upgrade.request if upgrade is not None else b""
+        number = self._handle.dial(fd, timeout, SHAKE, security, certified, request)
         self._where[number] = reached
-        self.leafs.dialled(number, remote, where)
+        if upgrade is not None:
+            self._upgrades[number] = upgrade
+            self._framed.add(number)
+        self.leafs.dialled(number, remote, where, websocket=address.websocket)
 
     def _secured(self, remote: Remote, host: str) -> tuple[Any, bytes]:
         """TLS of a connection to a hub, and the name that the hub's certificate must have."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from jsserver.services.linked import (
     reports_of,
     slow_line,
 )
+from jsserver.services.proving import Passwords, password_sent
 from jsserver.text.goformat import SECOND, quote
 
 if TYPE_CHECKING:
@@ -69,6 +71,11 @@ def _targets(cluster: Cluster) -> list[Target]:
     ]
 
 
+def _password_sent(cluster: Cluster) -> str:
+    logins = ((url.user, url.password) for url in cluster.routes)
+    return password_sent(cluster.password, cluster.username, logins)
+
+
 def _permissions(cluster: Cluster) -> PermissionSet | None:
     if cluster.imports is None and cluster.exports is None:
         return None
@@ -94,14 +101,14 @@ class Routes:
         advertise: Callable[[Urls], None],
         met: Callable[[], None],
         lost: Callable[[str], None],
-        leafs: Callable[[list[str]], None],
+        leafs: Callable[[list[str], list[str]], None],
         gateways: Callable[[], OtherClusters | None],
         security: Callable[[], Links | None],
     ) -> None:
         """`renamed`: is called when this server takes over another cluster name; `advertise`: with
         the URLs of all servers for clients; `met`: for each new server; `lost`: with the name of a
-        lost one; `leafs`: with the other servers' URLs for leaf nodes. `gateways`: the links to
-        other clusters, if any; `security`: TLS of links."""
+        lost one; `leafs`: with the other servers' URLs for leaf nodes, and those for WebSocket.
+        `gateways`: the links to other clusters, if any; `security`: TLS of links."""
         self._gateways = gateways
         self._leafs = leafs
         self._security = security
@@ -120,6 +127,7 @@ class Routes:
         self._log = log
         self._where: dict[int, str] = {}
         """Remote addresses by connection number."""
+        self._passwords = Passwords()
         o = options.cluster
         settings = Settings(
             server_id=server_id,
@@ -132,6 +140,8 @@ class Routes:
             port=o.port,
             user=o.username,
             password=o.password,
+            fits=self._passwords.fits,
+            password_sent=_password_sent(o),
             pool_size=o.pool_size or 3,
             max_payload=options.max_payload,
             headers=not options.no_header_support,
@@ -175,7 +185,7 @@ class Routes:
         s, o = self.mesh.settings, self._options.cluster
         self._limit()
         s.tls = o.tls is not None
-        s.user, s.password = o.username, o.password
+        s.user, s.password, s.password_sent = o.username, o.password, _password_sent(o)
         s.connect_retries, s.connect_backoff = o.connect_retries, o.connect_backoff
         s.imports, s.exports = _told(o.imports), _told(o.exports)
         s.connect_urls, s.ws_connect_urls = ([], []) if o.no_advertise else self._urls
@@ -199,6 +209,7 @@ class Routes:
     def close(self) -> None:
         """Stops dialling; the data plane closes the connections."""
         self._pace.close()
+        self._passwords.close()
 
     # ---- news from the data plane
 
@@ -222,13 +233,28 @@ class Routes:
         elif what == engine.SAID_INFO:
             self.mesh.info(number, text)
         elif what == engine.SAID_CONNECT:
-            self.mesh.connect(number, text)
+            self._connect(number, text)
         elif what == engine.SAID_ERROR:
             self.mesh.error(number, text)
         elif what == engine.SAID_HAILED:
             self.mesh.hailed(number)
             self._met()
         self._pace.go_on()
+
+    def _connect(self, number: int, text: bytes) -> None:
+        o = self._options.cluster
+        given = self._passwords.slow(o.username, o.password, text)
+        if given:
+            self._pace.begin(self._prove(number, text, given))
+        else:
+            self.mesh.connect(number, text)
+
+    async def _prove(self, number: int, text: bytes, given: str) -> None:
+        stored, loop = self._options.cluster.password, asyncio.get_running_loop()
+        await self._passwords.prove(loop, stored, given, lambda: number in self._where)
+        if number in self._where:
+            self.mesh.connect(number, text)
+            self._pace.go_on()
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a route."""
@@ -301,7 +327,7 @@ class Routes:
     def clients_change(self) -> None:
         """Announces changed URLs. Where clients never heard of another server, they are not told of
         this one either."""
-        self._leafs(self.mesh.leaf_urls())
+        self._leafs(self.mesh.leaf_urls(), self.mesh.elsewhere()[1])
         gateways = self._gateways()
         if gateways is not None:
             gateways.members_at(self.mesh.gateway_urls())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 import time
 from http import HTTPStatus
@@ -12,6 +14,8 @@ MAX_BODY_BYTES = 256 * 1024
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: .*)?")
 _VERSION = re.compile(rb"HTTP/(\d)\.(\d)")
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HOST = re.compile(rb"[!$%&'()*+,\-.:;=\[\]_~0-9A-Za-z]*")
@@ -88,6 +92,20 @@ def read_head(head: bytes) -> Head:
     connection = words(headers.get(b"connection", []))
     read.keep_alive = b"keep-alive" in connection if read.http10 else b"close" not in connection
     return read
+
+
+def read_answer(head: bytes) -> tuple[int, dict[bytes, list[bytes]]]:
+    """Status and headers of an answer, their names in small letters; BadRequest if it is none."""
+    line, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
+    status = _STATUS.fullmatch(line)
+    if status is None:
+        raise BadRequest(400, "malformed status line")
+    return int(status[1]), _headers(lines)
+
+
+def websocket_accept(key: bytes) -> bytes:
+    """What answers a key of a request for WebSocket (RFC 6455, 4.2.2)."""
+    return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
 
 
 def _headers(lines: list[bytes]) -> dict[bytes, list[bytes]]:

@@ -330,7 +330,7 @@ cdef class PyReactor:
 
     def open(self, str protocol="client", str kind="client", uint32_t origin=0):
         """A connection in memory, of a cluster; its number."""
-        cdef Conn* c = conn_new(&self.w.net, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport)
+        cdef Conn* c = conn_new(&self.w.net, -1, TEST_KINDS[kind], self.protocol(protocol), &memory_transport, 0)
         if c == NULL:
             raise MemoryError
         self.give_link(c)
@@ -356,7 +356,7 @@ cdef class PyReactor:
 
     def approach(self, bytes request=b""):
         """A connection in memory that asks for WebSocket; its number."""
-        cdef Conn* c = conn_new(&self.w.net, -1, KIND_CLIENT, &client_protocol, &memory_transport)
+        cdef Conn* c = conn_new(&self.w.net, -1, KIND_CLIENT, &client_protocol, &memory_transport, 0)
         if c == NULL or ws_wrap(c, 0) != 0:
             raise MemoryError
         ws_begin(c)
@@ -369,10 +369,13 @@ cdef class PyReactor:
             self.send(cid, request)
         return cid
 
-    def answer(self, cid, str verdict, bytes reply not None=b"", *, masked=True, deflate=False, frame_max=0, whole=False):
+    def answer(self, cid, str verdict, bytes reply not None=b"", *, masked=True, deflate=False, frame_max=0, whole=False,
+               masks=False):
         """What the control plane says to its request; whether it waited for that."""
         cdef WsTerms agreed
         agreed.masked = masked
+        agreed.masks = masks
+        agreed.message_max = 0
         agreed.deflate = deflate
         agreed.frame_max = frame_max
         agreed.whole = whole
@@ -400,7 +403,7 @@ cdef class PyReactor:
         """Takes a socket that connects; the number of its connection."""
         cdef Span anybody = span(NULL, 0)
         cdef Conn* c = conn_dial(&self.w.net, fd, NULL, TEST_KINDS[kind], self.protocol(protocol), &plain_transport, timeout,
-                                 NULL, anybody)
+                                 NULL, anybody, anybody)
         if c == NULL:
             raise MemoryError
         return c.base.cid

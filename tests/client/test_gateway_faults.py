@@ -5,6 +5,7 @@ import asyncio
 from random import Random
 from typing import Any
 
+import bcrypt
 import pytest
 
 from tests.client.aio import asynchronous, connected, until
@@ -111,18 +112,24 @@ async def test_no_cluster_that_is_not_named(servers: Servers) -> None:
     assert page(joined.members[0], "gatewayz")["inbound_gateways"] == {}
 
 
+@pytest.mark.parametrize("hashed", [False, True])
 @pytest.mark.parametrize("kinds", ["o-p", "p-o", "o-o"])
 @asynchronous
-async def test_logins(servers: Servers, kinds: str) -> None:
+async def test_logins(servers: Servers, kinds: str, hashed: bool) -> None:
     """By the URL, or the same for all."""
+
+    def login(user: str, password: str) -> str:
+        if hashed:
+            password = bcrypt.hashpw(password.encode(), bcrypt.gensalt(8, b"2a")).decode()
+        return f'authorization {{ user: {user}, password: "{password}", timeout: 10 }}'
+
     joined = Supercluster(servers)
     here, there = kinds.split("-")
     ports = [free_port(), free_port()]
-    login = "authorization { user: u, password: p }"
     of_b = f'gateways: [{{ name: B, url: "nats://u:p@127.0.0.1:{ports[1]}" }}]'
-    joined.add("A", here, ports[0], f"{of_b}\nauthorization {{ user: v, password: q }}")
+    joined.add("A", here, ports[0], f"{of_b}\n{login('v', 'q')}")
     of_a = f'gateways: [{{ name: A, url: "nats://v:q@127.0.0.1:{ports[0]}" }}]'
-    joined.add("B", there, ports[1], f"{of_a}\n{login}")
+    joined.add("B", there, ports[1], f"{of_a}\n{login('u', 'p')}")
     async with clients_of(joined.members):
         pass
 

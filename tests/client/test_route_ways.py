@@ -3,10 +3,11 @@ that are made, members that come back."""
 
 from typing import Any
 
+import bcrypt
 import pytest
 
 from tests.client.aio import asynchronous, until
-from tests.client.mesh import Cluster, clients, meet
+from tests.client.mesh import Cluster, clients, meet, page
 from tests.servers import Servers, free_port
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -94,6 +95,25 @@ async def test_a_login_of_members(servers: Servers, kinds: str) -> None:
     url = f'"nats://u:secret@127.0.0.1:{port}"'
     cluster.add(kinds[1], block=f"{block}\nroutes: [{url}]", routes=[])
     await speak(cluster)
+
+
+@pytest.mark.parametrize("kinds", [*PAIRS, "ooo"])
+@asynchronous
+async def test_a_login_of_members_with_a_hash(servers: Servers, kinds: str) -> None:
+    """Members that hear of each other use the password in the URL of a route."""
+    cluster = Cluster(servers)
+    hashed = bcrypt.hashpw(b"secret", bcrypt.gensalt(8, b"2a")).decode()
+    block = f'authorization {{ user: u, password: "{hashed}", timeout: 10 }}'
+    port = free_port()
+    cluster.add(kinds[0], block=block, port=port, routes=[], monitor=True)
+    url = f'"nats://u:secret@127.0.0.1:{port}"'
+    for kind in kinds[1:]:
+        cluster.add(kind, block=f"{block}\nroutes: [{url}]", routes=[], monitor=True)
+    await speak(cluster)
+    wrong = f'"nats://u:wrong@127.0.0.1:{port}"'
+    stranger = cluster.add("o", block=f"{block}\nroutes: [{wrong}]", routes=[], monitor=True)
+    await until(lambda: "Authorization Violation" in stranger.log(), 20)
+    assert page(stranger, "routez")["num_routes"] == 0
 
 
 @pytest.mark.parametrize("kinds", PAIRS)

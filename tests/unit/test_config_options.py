@@ -339,7 +339,6 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
         ("cluster {write_timeout: close}", "cluster (write_timeout)"),
-        ('leafnodes {remotes: [{url: "ws://x"}]}', "a leafnode remote over WebSocket"),
         ("leafnodes {remotes: [{proxy {url: x}}]}", "leafnodes (proxy)"),
         ("leafnodes {write_deadline: 1s}", "leafnodes (write_deadline)"),
         ("mqtt {port: 1883}", "the mqtt listener"),

@@ -95,7 +95,7 @@ PARTS = {
         *("access.accounts", "access.auth", "access.clients", "access.websocket", "config"),
         *("process.logs", "text.goformat"),
     },
-    "links": {"text.goformat", "text.identity"},
+    "links": {"text.goformat", "text.http", "text.identity"},
     "listeners": {
         *("access.certificates", "access.info", "access.secured", "config", "process.addresses"),
         *("process.logs", "process.sockets"),
@@ -129,6 +129,7 @@ PARTS = {
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
+    "services.proving": {"access.auth", "links", "text.passwords"},
     "services.linked": {
         *("access.clients", "config", "links", "process.sockets", "text.goformat"),
         "process.tasks",
@@ -136,7 +137,7 @@ PARTS = {
     "services.routes": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
         *("access.secured", "process.logs", "process.sockets", "services.linked"),
-        "text.goformat",
+        *("services.proving", "text.goformat"),
     },
     "services.leafs": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "access.refusal"),
@@ -146,7 +147,8 @@ PARTS = {
     },
     "services.gateways": {
         *("access.clients", "access.secured", "config", "links", "process.logs"),
-        *("process.sockets", "services.linked", "services.routes", "text.goformat"),
+        *("process.sockets", "services.linked", "services.proving", "services.routes"),
+        "text.goformat",
     },
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),

@@ -42,7 +42,7 @@ class Peer:
         self.cid = r.approach(request())
         r.turn()
         assert r.answer(self.cid, "open", REPLY, **terms)
-        self.frames = Frames()
+        self.frames = Frames(terms.get("masks", False))
         r.turn()
         _, raw = r.received(self.cid).split(REPLY)
         self.frames.feed(raw)
