@@ -114,10 +114,12 @@ def unique(prefix: str) -> str:
     return f"{prefix}{next(_numbers)}"
 
 
-async def api(client: Client, subject: str, body: object = None) -> dict[str, Any]:
+async def api(
+    client: Client, subject: str, body: object = None, seconds: float = 30
+) -> dict[str, Any]:
     """A request to `$JS.API.<subject>`."""
     data = b"" if body is None else json.dumps(body).encode()
-    answer = json.loads((await client.request(f"$JS.API.{subject}", data, timeout=30)).data)
+    answer = json.loads((await client.request(f"$JS.API.{subject}", data, timeout=seconds)).data)
     assert isinstance(answer, dict)
     return answer
 

@@ -186,8 +186,9 @@ async def test_messages_are_delivered_at_every_server(servers: Servers) -> None:
 
 
 async def answered(client: Client, subject: str) -> bool:
+    """Whether somebody answers soon: a request to a member that was just killed is lost."""
     try:
-        return "error" not in await api(client, subject)
+        return "error" not in await api(client, subject, seconds=3)
     except (NoAnswer, NoRespondersError):
         return False
 
@@ -231,7 +232,10 @@ async def test_what_is_removed_meanwhile_is_removed(servers: Servers) -> None:
 
 
 async def gone(client: Client, subject: str, key: str, left: list[str]) -> bool:
-    return bool((await api(client, subject))[key] == left)
+    try:
+        return bool((await api(client, subject, seconds=3))[key] == left)
+    except NoAnswer:
+        return False
 
 
 @asynchronous
