@@ -116,7 +116,7 @@ lint: build tools-spark
 # What a change meets before each commit: rules, types, the layers by themselves, and thirty histories of each
 # kind on the simulated disk.
 check: build tools
-	SIM_SEEDS=30 $(BIN)/python -m pytest -n 2 -m 'not slow' tests/unit tests/model tests/sim/test_sim.py
+	SIM_SEEDS=30 $(BIN)/python -m pytest -n 2 -m 'not slow and not soak' tests/unit tests/model tests/sim/test_sim.py
 
 # The tests mostly wait; meanwhile the build with checks uses what they leave of the processor. Those that
 # measure the machine come last, when nothing else runs.
@@ -140,13 +140,13 @@ endef
 
 # The executables first: they have tests of their own, which skip where there are none.
 test-beside: build tools binary try-peer
-	$(call tests_of,tests,-n 2 --dist loadfile -m 'not alone',beside)
+	$(call tests_of,tests,-n 2 --dist loadfile -m 'not alone and not soak',beside)
 
 test-alone: build tools binary try-peer
-	$(call tests_of,tests,-m alone,alone)
+	$(call tests_of,tests,-m 'alone and not soak',alone)
 
 test-pipeline: build pipeline tools-spark try-peer
-	$(call tests_of,pipeline/tests,,pipeline)
+	$(call tests_of,pipeline/tests,-m 'not soak',pipeline)
 
 # What runs beside nats-servers in one cluster, or over links: beside those of the newest release, too.
 MIXED_TESTS := $(addprefix tests/client/test_,routes.py route_faults.py leafs.py gateways.py gateway_faults.py meta_member.py \
@@ -157,6 +157,7 @@ MIXED_TESTS := $(addprefix tests/client/test_,routes.py route_faults.py leafs.py
 soak: export SEEDS = random
 soak: build pipeline tools-spark
 	CHURN_SECONDS=60 REACTOR_SECONDS=60 $(MAKE) --no-print-directory tsan
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m soak
 	DAMAGE_FLIPS=3000 $(BIN)/python -m pytest tests/fault/test_damage.py
 	REPLAY_HISTORIES=8000 REPLAY_OVERWRITES=2000000 $(BIN)/python -m pytest tests/fault/test_replay.py
 	REPLAY_ROUNDS=100 REPLAY_STREAMS=80 $(BIN)/python -m pytest tests/fault/test_replay_server.py
@@ -212,7 +213,7 @@ test-checked: checked-build tools-spark try-peer
 	cd $(CHECKED_TREE) && RAFT_MUTANT_SEEDS=0 $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
 		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
 		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest -n 3 --capture=sys $(CHECKED_TESTS)
+		$(CURDIR)/$(BIN)/python -m pytest -n 3 --capture=sys -m 'not soak' $(CHECKED_TESTS)
 
 # ThreadSanitizer, likewise in a copy. Only the server runs under it: a race is a line in its log, which no
 # test lets pass.

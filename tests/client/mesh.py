@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
@@ -25,6 +26,19 @@ NEWEST = pytest.mark.skipif(
     find_peer(NEWER_VERSION) is None, reason=f"no nats-server {NEWER_VERSION}: `make peer`"
 )
 """Of a test with a kind `n`."""
+
+
+def mixtures(*often: str, soak: Iterable[str] = ()) -> list[ParameterSet]:
+    """Kinds of members as parameters of a test. Those of `soak`, which repeat what the others tell
+    with more nats-servers or fewer, run in `make soak` alone."""
+    found = []
+    for kinds in dict.fromkeys((*often, *soak)):
+        marks = [NEWEST] if "n" in kinds else []
+        marks += [pytest.mark.soak] if kinds not in often else []
+        found.append(pytest.param(kinds, marks=marks))
+    return found
+
+
 ACCOUNTS = """
     accounts {
         SYS { users: [{ user: sys, password: sys }] }
@@ -152,6 +166,12 @@ def page(server: Server, path: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{server.monitor_url}/{path}", timeout=10) as answer:
         found: dict[str, Any] = json.load(answer)
     return found
+
+
+def streams_of(server: Server, more: str = "") -> list[dict[str, Any]]:
+    """What a server shows of the streams that it holds, of all accounts. `more`: of the query."""
+    accounts = page(server, f"jsz?accounts=1&streams=1{more}").get("account_details") or []
+    return [stream for one in accounts for stream in one.get("stream_detail") or []]
 
 
 class Heard:

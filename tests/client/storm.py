@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.errors import Error
 
 from tests.client.aio import until
-from tests.client.mesh import page
+from tests.client.mesh import page, streams_of
 from tests.client.offline import run
 from tests.client.proxy import Proxy
 from tests.client.random_requests import RandomRequests
@@ -341,12 +341,7 @@ def seen_of(number: int, member: Server, paths: list[str]) -> list[str]:
 def states(member: Server) -> dict[str, dict[str, Any]]:
     """The state of each stream on a member, without the time of the last message: where that
     message is gone, each member has its own time."""
-    found = page(member, "jsz?accounts=1&streams=1")
-    return {
-        stream["name"]: stream["state"] | {"last_ts": ""}
-        for account in found.get("account_details") or []
-        for stream in account.get("stream_detail") or []
-    }
+    return {one["name"]: one["state"] | {"last_ts": ""} for one in streams_of(member)}
 
 
 def held(member: Server, name: str) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from jsserver.admin.system import System
 from jsserver.client.connection import Connection
 from jsserver.client.credentials import Credentials
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, Cluster
+from tests.client.mesh import ACCOUNTS, Cluster, mixtures
 from tests.client.test_meta_moves import holders
 from tests.client.test_regrouped import alike, held, loaded, made, started, stream, take
 from tests.servers import Server, Servers
@@ -57,7 +57,7 @@ async def filled(client: Any) -> None:
             await client.request(name, b"x", timeout=10)
 
 
-@pytest.mark.parametrize("kinds", ["oooo", "opop", "popo", "pppp"])
+@pytest.mark.parametrize("kinds", mixtures("oooo", "popo", soak=["opop", "pppp"]))
 @asynchronous
 async def test_a_server_is_drained_and_gets_its_part_again(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)
@@ -94,7 +94,7 @@ async def test_a_server_is_drained_and_gets_its_part_again(servers: Servers, kin
         await alike(cluster, load, await held(client, 3))
 
 
-@pytest.mark.parametrize("kinds", ["oop", "ppo"])
+@pytest.mark.parametrize("kinds", mixtures("oop", soak=["ppo"]))
 @asynchronous
 async def test_what_nobody_else_can_take_stays(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, Cluster, page
+from tests.client.mesh import ACCOUNTS, Cluster, streams_of
 from tests.client.test_operator_cluster import meet_stream, three
 from tests.servers import Server, Servers, free_port
 
@@ -54,9 +54,7 @@ def agree(members: list[Server]) -> bool:
     """Whether all members hold so many messages of the stream, and know its leader."""
 
     def seen(member: Server) -> tuple[object, object]:
-        details = page(member, "jsz?accounts=1&streams=1")["account_details"]
-        streams = [s for one in details for s in one.get("stream_detail") or []]
-        found = next((s for s in streams if s["name"] == "S"), None)
+        found = next((one for one in streams_of(member) if one["name"] == "S"), None)
         if found is None:
             return None, None
         return found["state"]["messages"], (found.get("cluster") or {}).get("leader")

@@ -12,7 +12,7 @@ from tests.client.exchanges import (
     requests_are_answered_from_everywhere,
 )
 from tests.client.gateways import MIXED, Supercluster
-from tests.client.mesh import NEWEST, Heard, clients_of, meet
+from tests.client.mesh import Heard, clients_of, meet, mixtures
 from tests.servers import Servers
 
 COUNT = 1000
@@ -20,7 +20,7 @@ COUNT = 1000
 pytestmark = pytest.mark.usefixtures("peer_present")
 
 
-@pytest.fixture(params=[*MIXED, pytest.param("o-n", marks=NEWEST)])
+@pytest.fixture(params=mixtures("o-o", "p-o", "oo-p", "op-op", "o-n", soak=MIXED))
 def joined(request: pytest.FixtureRequest, servers: Servers) -> Supercluster:
     found = Supercluster(servers)
     found.start(request.param)

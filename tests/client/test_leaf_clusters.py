@@ -7,7 +7,7 @@ import pytest
 
 from tests.client.aio import asynchronous, until
 from tests.client.leafs import server
-from tests.client.mesh import Cluster, Heard, clients_of, meet
+from tests.client.mesh import Cluster, Heard, clients_of, meet, mixtures
 from tests.servers import Server, Servers, free_port
 
 COUNT = 200
@@ -52,7 +52,7 @@ def cluster(name: str, ports: list[int], number: int) -> str:
     return f'cluster {{ name: {name}, listen: "127.0.0.1:{ports[number]}", routes: [{urls}] }}'
 
 
-@pytest.fixture(params=["oooo", "oopp", "ppoo", "opop", "poop", "oppp", "ppop"])
+@pytest.fixture(params=mixtures("oooo", "oopp", "poop", "ppop", soak=["ppoo", "opop", "oppp"]))
 def grove(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Grove]:
     yield Grove(servers, request.param)
 
@@ -128,7 +128,7 @@ async def crossing(servers: Servers, kinds: str, rules: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("kinds", ["opo", "opp", "ooo", "poo"])
+@pytest.mark.parametrize("kinds", mixtures("opo", "poo", soak=["opp", "ooo"]))
 @asynchronous
 async def test_interest_of_leaf_nodes_keeps_to_the_rules_of_routes(
     servers: Servers, kinds: str

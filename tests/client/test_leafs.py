@@ -14,16 +14,15 @@ from tests.client.exchanges import (
     requests_are_answered_from_everywhere,
 )
 from tests.client.leafs import MIXED, Tree
-from tests.client.mesh import NEWEST, Heard, clients_of, meet
+from tests.client.mesh import Heard, clients_of, meet, mixtures
 from tests.servers import Servers
 
 COUNT = 1000
 
 pytestmark = pytest.mark.usefixtures("peer_present")
-NEWEST_KINDS = [pytest.param(kinds, marks=NEWEST) for kinds in ("on", "no")]
 
 
-@pytest.fixture(params=[*MIXED, "opo", "poo", "opp", *NEWEST_KINDS])
+@pytest.fixture(params=mixtures(*MIXED, "opo", "on", soak=["poo", "opp", "no"]))
 def tree(request: pytest.FixtureRequest, servers: Servers) -> Tree:
     found = Tree(servers)
     found.start(request.param)

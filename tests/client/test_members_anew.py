@@ -45,6 +45,20 @@ async def well(client: Client, subjects: list[str]) -> None:
         raise AssertionError(f"members of {left} lack something") from error
 
 
+async def publish(client: Client, name: str, over: asyncio.Event) -> list[int]:
+    """Publishes to a stream until it is over, also while nobody leads; sequences of acks."""
+    acked: list[int] = []
+    while not over.is_set():
+        try:
+            answer = json.loads((await client.request(f"{name}.a", b"x", timeout=2)).data)
+        except (Error, OSError):
+            await asyncio.sleep(0.05)  # somebody leads it soon
+            continue
+        if "error" not in answer:
+            acked.append(answer["seq"])
+    return acked
+
+
 def test_members_that_stop_while_they_are_opened(servers: Servers, tmp_path: Path) -> None:
     """The disk refuses what a member that was opened just now is to store: it is opened again."""
 
@@ -54,20 +68,12 @@ def test_members_that_stop_while_they_are_opened(servers: Servers, tmp_path: Pat
         async with connected(members.members[0]) as client:
             for name in STREAMS:
                 await done(client, f"STREAM.CREATE.{name}", stream(name, **THREE))
-            full = asyncio.Event()
-
-            async def publish(name: str) -> None:
-                while not full.is_set():
-                    try:
-                        await client.request(f"{name}.a", b"x", timeout=2)
-                    except (Error, OSError):
-                        await asyncio.sleep(0.05)  # somebody leads it soon
-
-            publishing = [asyncio.create_task(publish(name)) for name in STREAMS]
+            over = asyncio.Event()
+            publishing = [asyncio.create_task(publish(client, name, over)) for name in STREAMS]
             members.fill()
             await asyncio.sleep(FULL)  # members are opened and stop meanwhile
             members.faults.mend()
-            full.set()
+            over.set()
             await asyncio.gather(*publishing)
             await well(client, [f"STREAM.INFO.{name}" for name in STREAMS])
 
@@ -83,28 +89,16 @@ def test_a_member_that_stopped_takes_nothing_by_itself(servers: Servers, tmp_pat
         async with connected(members.members[2]) as client:
             for name in STREAMS:
                 await done(client, f"STREAM.CREATE.{name}", stream(name, **THREE))
-            acked: dict[str, list[int]] = {name: [] for name in STREAMS}
             over = asyncio.Event()
-
-            async def publish(name: str) -> None:
-                while not over.is_set():
-                    try:
-                        answer = json.loads((await client.request(f"{name}.a", b"", 2)).data)
-                    except (Error, OSError):
-                        await asyncio.sleep(0.05)  # somebody leads it soon
-                        continue
-                    if "error" not in answer:
-                        acked[name].append(answer["seq"])
-
-            publishing = [asyncio.create_task(publish(name)) for name in STREAMS]
+            publishing = [asyncio.create_task(publish(client, name, over)) for name in STREAMS]
             for _ in range(4):
                 members.faults.fail("sync", errno.EIO, times=1 << 30)
                 await asyncio.sleep(0.3)  # stores fail meanwhile
                 members.faults.mend()
                 await asyncio.sleep(1.5)  # members are opened meanwhile
             over.set()
-            await asyncio.gather(*publishing)
-            twice = {name: len(seqs) - len({*seqs}) for name, seqs in acked.items()}
+            acked = zip(STREAMS, await asyncio.gather(*publishing), strict=True)
+            twice = {name: len(seqs) - len({*seqs}) for name, seqs in acked}
             assert not any(twice.values()), f"sequences that were acked twice: {twice}"
             await well(client, [f"STREAM.INFO.{name}" for name in STREAMS])
 

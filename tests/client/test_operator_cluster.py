@@ -14,7 +14,7 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import NoStreamResponseError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import Cluster
+from tests.client.mesh import Cluster, mixtures
 from tests.jwts import ACCOUNT_LIMITS, Account, Operator, User
 from tests.servers import Servers
 
@@ -59,7 +59,7 @@ async def three(client: Client, name: str, **more: Any) -> dict[str, Any]:
     return made
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "oop", "ppo"])
+@pytest.mark.parametrize("kinds", mixtures("oop", soak=["ooo", "ppo"]))
 @asynchronous
 async def test_accounts_of_tokens_have_streams(servers: Servers, kinds: str) -> None:
     cluster = Cluster(servers)
@@ -110,7 +110,7 @@ async def push(client: Client, account: Account, token: str = "", count: int = 3
         assert b"jwt updated" in (await answers.next_msg(10)).data
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "opp", "poo"])
+@pytest.mark.parametrize("kinds", mixtures("ooo", "poo", soak=["opp"]))
 @asynchronous
 async def test_accounts_come_later(servers: Servers, tmp_path: Path, kinds: str) -> None:
     cluster = Cluster(servers)

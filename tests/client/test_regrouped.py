@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, NAMES, NEWEST, Cluster
+from tests.client.mesh import ACCOUNTS, NAMES, Cluster, mixtures
 from tests.client.offline import run
 from tests.client.test_meta_leader import leads
 from tests.client.test_meta_moves import holders
@@ -24,9 +24,6 @@ from tests.client.test_replicated import asked
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
-
-NEWEST_TWO = pytest.param("onn", marks=NEWEST)
-NEWEST_HALF = pytest.param("nono", marks=NEWEST)
 
 DURABLE = {"durable_name": "D", "ack_policy": "explicit", "ack_wait": 2 * 10**9}
 
@@ -196,7 +193,7 @@ async def take(load: Load, more: int = 30) -> None:
     await until(lambda: len(load.acked) >= wanted, 60)
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "opp", "poo", "ppo", NEWEST_TWO])
+@pytest.mark.parametrize("kinds", mixtures("ooo", "poo", "onn", soak=["opp", "ppo"]))
 @asynchronous
 async def test_one_becomes_three_and_one_again(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)
@@ -218,7 +215,7 @@ async def test_one_becomes_three_and_one_again(servers: Servers, kinds: str) -> 
         await alike(cluster, load, members)
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "pop"])
+@pytest.mark.parametrize("kinds", mixtures("ooo", soak=["pop"]))
 @asynchronous
 async def test_a_stream_in_memory_keeps_what_it_has(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)
@@ -236,7 +233,7 @@ async def test_a_stream_in_memory_keeps_what_it_has(servers: Servers, kinds: str
         assert info["state"]["messages"] == len(load.acked) == info["state"]["last_seq"]
 
 
-@pytest.mark.parametrize("kinds", ["ooooo", "opopo"])
+@pytest.mark.parametrize("kinds", mixtures("opopo", soak=["ooooo"]))
 @asynchronous
 async def test_three_become_five_and_members_are_replaced(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)
@@ -265,7 +262,7 @@ async def test_three_become_five_and_members_are_replaced(servers: Servers, kind
         await alike(cluster, load, members)
 
 
-@pytest.mark.parametrize("kinds", ["oooo", "opop", "popo", NEWEST_HALF])
+@pytest.mark.parametrize("kinds", mixtures("oooo", "popo", soak=["opop", "nono"]))
 @asynchronous
 async def test_a_stream_moves_to_other_tags(servers: Servers, kinds: str) -> None:
     """Members A, B and C have the tag a, members B, C and D the tag b; then the stream moves to D
@@ -283,7 +280,7 @@ async def test_a_stream_moves_to_other_tags(servers: Servers, kinds: str) -> Non
         await alike(cluster, load, {*"BCD"})
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "opo", "poo"])
+@pytest.mark.parametrize("kinds", mixtures("poo", soak=["ooo", "opo"]))
 @asynchronous
 async def test_a_single_replica_moves(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds, ('"a"', '"b"', '"c"'))
@@ -305,7 +302,7 @@ async def not_led_by(cluster: Cluster, system: Client, name: str) -> bool:
     return leads(cluster) not in ("", name)
 
 
-@pytest.mark.parametrize("kinds", ["oooo", "poop"])
+@pytest.mark.parametrize("kinds", mixtures("oooo", soak=["poop"]))
 @asynchronous
 async def test_a_move_is_cancelled(servers: Servers, kinds: str) -> None:
     tags = ('"a"', '"a", "b"', '"a", "b"', '"b"')
@@ -332,7 +329,7 @@ async def test_a_move_is_cancelled(servers: Servers, kinds: str) -> None:
         await alike(cluster, load, members)
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "opp"])
+@pytest.mark.parametrize("kinds", mixtures("opp", soak=["ooo"]))
 @asynchronous
 async def test_a_consumer_is_scaled_alone(servers: Servers, kinds: str) -> None:
     cluster = await started(servers, kinds)

@@ -15,7 +15,7 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import NAMES, NEWEST, clients_of
+from tests.client.mesh import NAMES, clients_of, mixtures
 from tests.client.test_held_diff import Members, answered, done, refused, stream
 from tests.servers import Server, Servers
 
@@ -23,6 +23,20 @@ pytestmark = pytest.mark.usefixtures("peer_present")
 
 READS = re.compile(r"\b(INFO|NAMES|LIST|MSG\.GET)\b")
 """Requests that change nothing."""
+KEPT = [
+    ("ppo", "workqueue"),
+    ("ooo", "interest"),
+    pytest.param("ooo", "workqueue", marks=pytest.mark.soak),
+    pytest.param("ppo", "interest", marks=pytest.mark.soak),
+]
+"""Kinds of members, and what a stream keeps."""
+DISKS = ("ONE/streams/S", "SYS/_js_/S-*", "")
+LOST = [
+    *zip(("ppo", "ooo", "ppo"), DISKS, strict=True),
+    *(pytest.param("ppo", lost, marks=pytest.mark.soak) for lost in DISKS[1:2]),
+    *(pytest.param("ooo", lost, marks=pytest.mark.soak) for lost in DISKS[::2]),
+]
+"""Kinds of members, and what the last one loses: the stream, the groups, or all."""
 THREE = {"num_replicas": 3, "placement": {}}
 
 
@@ -216,7 +230,7 @@ async def test_consumers_that_others_hold_are_counted(servers: Servers) -> None:
             assert listed["state"]["consumer_count"] == 3
 
 
-@pytest.mark.parametrize("kinds", ["ppo", "ooo", pytest.param("nno", marks=NEWEST)])
+@pytest.mark.parametrize("kinds", mixtures("ppo", "ooo", soak=["nno"]))
 @asynchronous
 async def test_another_leads_when_the_leader_is_killed(servers: Servers, kinds: str) -> None:
     """Ours takes over when a nats-server is killed: all acked messages are there, and more are
@@ -334,8 +348,7 @@ def interests(kind: str) -> dict[str, Any]:
     return stream("S", retention=kind, **THREE)
 
 
-@pytest.mark.parametrize("kinds", ["ppo", "ooo"])
-@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+@pytest.mark.parametrize(("kinds", "retention"), KEPT)
 @asynchronous
 async def test_acked_messages_go(servers: Servers, kinds: str, retention: str) -> None:
     """From all members, whichever leads the stream and the consumer."""
@@ -370,7 +383,7 @@ async def holds(client: Client, messages: int) -> bool:
     return "state" in answer and answer["state"]["messages"] == messages
 
 
-@pytest.mark.parametrize("kinds", ["ppo", "ooo"])
+@pytest.mark.parametrize("kinds", mixtures("ppo", soak=["ooo"]))
 @asynchronous
 async def test_a_stream_in_memory_comes_back_from_the_others(servers: Servers, kinds: str) -> None:
     members = Three(servers, kinds)
@@ -390,8 +403,7 @@ async def test_a_stream_in_memory_comes_back_from_the_others(servers: Servers, k
         assert await fetched(client, 2) == [b"3", b"4"]
 
 
-@pytest.mark.parametrize("kinds", ["ppo", "ooo"])
-@pytest.mark.parametrize("lost", ["ONE/streams/S", "SYS/_js_/S-*", ""])
+@pytest.mark.parametrize(("kinds", "lost"), LOST)
 @asynchronous
 async def test_what_a_disk_loses_comes_from_the_others(
     servers: Servers, kinds: str, lost: str
@@ -446,7 +458,7 @@ async def test_what_one_server_has_is_not_lost_by_an_update_to_three(
             await eventually(lambda: holds(client, 5))
 
 
-@pytest.mark.parametrize("kinds", ["ppo", "ooo"])
+@pytest.mark.parametrize("kinds", mixtures("ppo", soak=["ooo"]))
 @asynchronous
 async def test_what_nobody_wanted_meanwhile_goes_after_a_start(
     servers: Servers, kinds: str

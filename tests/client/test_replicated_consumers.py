@@ -10,6 +10,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from tests.client.aio import asynchronous, connected, until
+from tests.client.mesh import mixtures
 from tests.client.test_held_diff import done, stream
 from tests.client.test_replicated import THREE, Three, current, led_by
 from tests.servers import Servers
@@ -69,7 +70,7 @@ class Waiting:
         assert sorted(self.heard) == [("0", said), ("1", said)]
 
 
-@pytest.mark.parametrize("kinds", ["ppp", "ooo", "ppo"])
+@pytest.mark.parametrize("kinds", mixtures("ooo", "ppo", soak=["ppp"]))
 @asynchronous
 async def test_who_waits_is_told_why_that_is_over(servers: Servers, kinds: str) -> None:
     """A consumer or its stream is deleted, or the leader changes: every waiting request hears of it
@@ -92,7 +93,7 @@ async def test_who_waits_is_told_why_that_is_over(servers: Servers, kinds: str) 
             await client.request("$JS.API.CONSUMER.MSG.NEXT.S1.C", b"1", timeout=10)
 
 
-@pytest.mark.parametrize("kinds", ["ppp", "ooo"])
+@pytest.mark.parametrize("kinds", mixtures("ooo", soak=["ppp"]))
 @asynchronous
 async def test_a_new_consumer_is_shown_where_it_starts(servers: Servers, kinds: str) -> None:
     """The consumer's state at its creation, before any delivery."""

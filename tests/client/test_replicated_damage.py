@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import page
+from tests.client.mesh import streams_of
 from tests.client.test_held_diff import done
 from tests.client.test_replicated import Three, asked, current, led_by
 from tests.servers import Server, Servers
@@ -33,9 +33,7 @@ def hurt(block: Path, body: bytes) -> None:
 
 def kept(member: Server) -> int:
     """How many messages a member of the stream holds."""
-    details = page(member, "jsz?accounts=1&streams=1")["account_details"]
-    streams = [stream for one in details for stream in one.get("stream_detail") or []]
-    return sum(one["state"]["messages"] for one in streams if one["name"] == "S")
+    return sum(one["state"]["messages"] for one in streams_of(member) if one["name"] == "S")
 
 
 @asynchronous

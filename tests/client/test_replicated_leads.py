@@ -14,7 +14,7 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import APIError, NoStreamResponseError
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import page
+from tests.client.mesh import streams_of
 from tests.client.test_held_diff import done, stream
 from tests.client.test_replicated import THREE, Three, asked, led_by
 from tests.servers import Servers
@@ -145,14 +145,12 @@ def shown(members: Three, name: str) -> list[tuple[int, ...]]:
     """What each member has of the consumer."""
     found: list[tuple[int, ...]] = []
     for member in members.members:
-        told = page(member, "jsz?accounts=true&consumers=true")
-        for account in told["account_details"]:
-            for one in account.get("stream_detail") or []:
-                for info in one.get("consumer_detail") or []:
-                    if info["name"] == name:
-                        seqs = [info[key] for key in ("delivered", "ack_floor")]
-                        places = [(s["consumer_seq"], s["stream_seq"]) for s in seqs]
-                        found.append((*places[0], *places[1], info["num_ack_pending"]))
+        for held in streams_of(member, "&consumers=1"):
+            for info in held.get("consumer_detail") or []:
+                if info["name"] == name:
+                    seqs = [info[key] for key in ("delivered", "ack_floor")]
+                    places = [(s["consumer_seq"], s["stream_seq"]) for s in seqs]
+                    found.append((*places[0], *places[1], info["num_ack_pending"]))
     return found
 
 

@@ -16,15 +16,22 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import APIError, NoStreamResponseError
 
 from tests.client.aio import asynchronous, connected, until
+from tests.client.mesh import mixtures
 from tests.client.test_held_diff import done
 from tests.client.test_replicated import Three, asked, current, led_by
 from tests.servers import Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
-KINDS = ("ooo", "ppo", "oop")
+WAYS = ("stepdown", "kill", "stop", "freeze")
 LATER = (NoAnswer, NoRespondersError, NoStreamResponseError, APIError)
 """The error while there is no leader."""
+TROUBLES = [
+    ("ooo", ("stepdown", "kill", "freeze")),
+    ("ppo", ("kill", "stop")),
+    *(pytest.param(kinds, WAYS, marks=pytest.mark.soak) for kinds in ("ooo", "ppo", "oop")),
+]
+"""Kinds of members, and what befalls the leaders."""
 SOURCE = "Nats-Stream-Source"
 AT_ONCE = 50
 
@@ -149,7 +156,8 @@ class Publisher:
     async def go_on(self) -> None:
         while True:
             await self.publish(1)
-            await asyncio.sleep(0.01)  # leaves processor time to the servers
+            # All of it is read from each member at the end, message by message.
+            await asyncio.sleep(0.04)
 
 
 def check_source(taken: Contents, origins: dict[str, Contents]) -> None:
@@ -182,7 +190,7 @@ def of(taken: Contents, name: str) -> list[int]:
     return [int(source[1]) for source in sources if source[0] == name]
 
 
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("kinds", mixtures("ooo", "ppo", soak=["oop"]))
 @asynchronous
 async def test_all_members_have_what_the_origins_have(servers: Servers, kinds: str) -> None:
     """Origins of one and of three replicas with deleted messages, filters, transforms, and sources
@@ -275,9 +283,11 @@ async def trouble(members: Three, client: Client, name: str, how: str) -> None:
         await asyncio.to_thread(members.holder.restart, kill=how == "kill")
 
 
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize(("kinds", "ways"), TROUBLES)
 @asynchronous
-async def test_nothing_is_missing_or_twice_whoever_leads(servers: Servers, kinds: str) -> None:
+async def test_nothing_is_missing_or_twice_whoever_leads(
+    servers: Servers, kinds: str, ways: tuple[str, ...]
+) -> None:
     """Leaders of mirrors, of sources and of origins change and are killed while messages flow."""
     members = Three(servers, kinds)
     await members.ready()
@@ -288,7 +298,7 @@ async def test_nothing_is_missing_or_twice_whoever_leads(servers: Servers, kinds
         await create(client, "S", sources=[{"name": "O", "filter_subject": "O.1"}, {"name": "P"}])
         publishers = _, p = Publisher(client, "O"), Publisher(client, "P")
         tasks = [asyncio.create_task(one.go_on()) for one in publishers]
-        for how in ("stepdown", "kill", "stop", "freeze"):
+        for how in ways:
             for name in ("M", "S", "P"):
                 await trouble(members, client, name, how)
                 goal = p.last + 20
@@ -308,7 +318,7 @@ async def test_nothing_is_missing_or_twice_whoever_leads(servers: Servers, kinds
         assert {name: of(taken, name) for name in wanted} == wanted
 
 
-@pytest.mark.parametrize("kinds", ["ooo", "ppo"])
+@pytest.mark.parametrize("kinds", mixtures("ppo", soak=["ooo"]))
 @asynchronous
 async def test_origins_that_are_purged_and_mirrors_that_change(
     servers: Servers, kinds: str

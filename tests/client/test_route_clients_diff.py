@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.aio import asynchronous, until
-from tests.client.mesh import NAMES, Cluster, page
+from tests.client.mesh import NAMES, Cluster, mixtures, page
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -71,7 +71,7 @@ def urls(*members: Server) -> list[str]:
     return sorted(f"127.0.0.1:{member.port}" for member in members)
 
 
-@pytest.mark.parametrize("kinds", ["oop", "pop", "ppp"])
+@pytest.mark.parametrize("kinds", mixtures("oop", "pop", soak=["ppp"]))
 @asynchronous
 async def test_clients_hear_of_members_that_come_and_go(servers: Servers, kinds: str) -> None:
     cluster = Cluster(servers)

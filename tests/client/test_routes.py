@@ -10,7 +10,7 @@ from tests.client.exchanges import (
     publish_to_all_but,
     requests_are_answered_from_everywhere,
 )
-from tests.client.mesh import MIXED, NEWEST, Cluster, Heard, clients, meet
+from tests.client.mesh import MIXED, Cluster, Heard, clients, meet, mixtures
 from tests.servers import Servers, free_port
 
 COUNT = 1000
@@ -18,7 +18,7 @@ COUNT = 1000
 pytestmark = pytest.mark.usefixtures("peer_present")
 
 
-@pytest.fixture(params=[*MIXED, pytest.param("non", marks=NEWEST)])
+@pytest.fixture(params=mixtures("oop", "pop", "ooo", "non", soak=MIXED))
 def cluster(request: pytest.FixtureRequest, servers: Servers) -> Cluster:
     found = Cluster(servers)
     found.start(request.param)
