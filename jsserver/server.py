@@ -189,7 +189,7 @@ class Server:
         # Imported only here: a server without leaf nodes and hubs starts without it.
         from jsserver.services.leafs import LeafService
 
-        return LeafService(
+        leafs = LeafService(
             front.options,
             front.plane,
             front.leafs,
@@ -201,6 +201,8 @@ class Server:
             sources=front.configured.mapped,
             security=lambda: front.listeners.links,
         )
+        leafs.on_opened, leafs.on_closed = self._leaf_opened, self._leaf_closed
+        return leafs
 
     def _leafs_now(self) -> LeafService | None:
         """The leaf nodes and hubs, as soon as the options speak of any."""
@@ -390,6 +392,14 @@ class Server:
             self.delegates.closed(connection.cid)
         if self.jetstream is not None:
             self.jetstream.connection_gone(connection.cid)
+
+    def _leaf_opened(self, connection: Connection, account: str) -> None:
+        if self.events is not None:
+            self.events.leaf_connected(connection, account)
+
+    def _leaf_closed(self, connection: Connection, account: str) -> None:
+        if self.events is not None:
+            self.events.leaf_closed(connection, account)
 
     def _met(self) -> None:
         if self.events is not None:

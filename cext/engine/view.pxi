@@ -152,16 +152,18 @@ cdef class PlaneView(EnvBox):
         self.check(open)
         return longest
 
-    def connection(self, uint64_t cid):
-        """One open connection of a client as connections() has it; None when there is none."""
+    def connection(self, uint64_t cid, bint leaf=False):
+        """One open connection of a client as connections() has it, or of a leaf node or hub; None when there is none."""
         cdef Inbox box
         cdef Conn* c
         cdef bint open
+        cdef int first = KIND_LEAF if leaf else KIND_CLIENT
+        cdef int last = KIND_HUB if leaf else KIND_CLIENT
         with nogil:
             open = self.enter()
             box_open(&box)
             c = self.find(cid) if open else NULL
-            if c != NULL and c.known and c.base.kind == KIND_CLIENT:
+            if c != NULL and c.known and first <= c.base.kind <= last:
                 snapshot_conn(c, &box)
             env_unlock(&self.m.engine.env)
         self.check(open)

@@ -10,11 +10,12 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from msgspec import structs
+
 from jsserver.text.goformat import quote
 
 from . import compression
 from .leafmodel import (
-    Address,
     LeafLink,
     LeafReason,
     LeafRefused,
@@ -306,6 +307,12 @@ class Leafs:
         link = self._links.get(number)
         return "" if link is None else link.name
 
+    def said_of(self, number: int) -> tuple[str, str]:
+        """Name and version in a leaf node's CONNECT; "" of a hub, which has sent none."""
+        link = self._links.get(number)
+        said = None if link is None else link.connect
+        return ("", "") if said is None else (said.name, said.version)
+
     def remote_of(self, number: int) -> Remote | None:
         """The hub that a link was dialled to; None: it was accepted."""
         link = self._links.get(number)
@@ -535,15 +542,7 @@ class Leafs:
             if not port.isdecimal():
                 continue
             login = remote.addresses[0]
-            address = Address(
-                host.strip("[]"),
-                int(port),
-                login.user,
-                login.password,
-                login.secured,
-                login.websocket,
-                login.path,
-            )
+            address = structs.replace(login, host=host.strip("[]"), port=int(port))
             if address.place not in known:
                 found.append(address)
         remote.found = found

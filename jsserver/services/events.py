@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jsserver.access.clients import Connection, read_connection
+from jsserver.access.clients import TYPE_LEAF, Connection, read_connection
 from jsserver.access.refusal import ProxyNotTrusted, ProxyRequired, Refused, Told
 from jsserver.api.advisories import ClientInfo, Event
 from jsserver.config.options import GLOBAL_ACCOUNT
@@ -59,6 +59,13 @@ class Disconnected(Event, kw_only=True):
     sent: Moved
     received: Moved
     reason: str
+
+
+class LeafConnected(Wire):
+    """A leaf node or hub was connected to an account, where there are gateways."""
+
+    server: ServerInfo
+    acc: str
 
 
 class CertificateInfo(Wire):
@@ -148,6 +155,23 @@ class Events:
                 connection = read_connection(item)
                 self._server.complete(connection)
                 self._connect(connection, account)
+
+    def leaf_connected(self, connection: Connection, account: str) -> None:
+        """An account was connected to a leaf node or hub."""
+        self._count(account)
+        if self._wanted(f"$SYS.ACCOUNT.{account}.CONNECT"):
+            self._connect(connection, account)
+        subject = f"$SYS.ACCOUNT.{account}.LEAFNODE.CONNECT"
+        if self._server.options.gateway.port and self._wanted(subject):
+            info = self._server.identity.info()
+            self._publish(subject, LeafConnected(server=info, acc=account))
+
+    def leaf_closed(self, connection: Connection, account: str) -> None:
+        """A connection to a leaf node or hub ended."""
+        self._count(account)
+        if self._wanted(f"$SYS.ACCOUNT.{account}.DISCONNECT"):
+            ended = self._disconnect(connection, account)
+            self._publish(f"$SYS.ACCOUNT.{account}.DISCONNECT", ended)
 
     def _connect(self, connection: Connection, account: str) -> None:
         self._publish(
@@ -325,8 +349,8 @@ class Events:
             issuer_key=c.issuer,
             name_tag=self._server.accounts.tag_of(account),
             tags=list(c.tags),
-            kind="Client",
-            client_type=c.type,
+            kind="Leafnode" if c.type == TYPE_LEAF else "Client",
+            client_type="" if c.type == TYPE_LEAF else c.type,
         )
 
     def _wanted(self, subject: str) -> bool:

@@ -12,6 +12,7 @@ from jsserver.access.clients import (
     CLOSE_CODES,
     LEAF_OVER_TCP,
     LEAF_OVER_WEBSOCKET,
+    TYPE_LEAF,
     read_connection,
 )
 from jsserver.access.info import GO
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
     from jsserver.access.accounts import Accounts
     from jsserver.access.auth import Admission
-    from jsserver.access.clients import Connect
+    from jsserver.access.clients import Connect, Connection
     from jsserver.access.refusal import Refused
     from jsserver.access.secured import Links
     from jsserver.cext.engine import DataPlane, LeafHandle, PermissionSet
@@ -155,6 +156,12 @@ class LeafService:
         """TLS for hubs without a `tls` block."""
         self._users: dict[int, Admission] = {}
         """The users of leaf nodes, by connection number."""
+        self._told: dict[int, str] = {}
+        """The accounts of the links that `on_opened` has heard of."""
+        self.on_opened: Callable[[Connection, str], None] = lambda connection, account: None
+        """Hears of each link that has opened, with its account."""
+        self.on_closed: Callable[[Connection, str], None] = lambda connection, account: None
+        """Hears of the end of each of these."""
         self.ask: Callable[[Item], None] = lambda item: None
         """Has a login decided."""
         self._authenticators = self._make_authenticators(options)
@@ -297,6 +304,7 @@ class LeafService:
         connection = read_connection(item)
         reason = connection.reason
         where = self._where.setdefault(number, address_of(item))
+        self._described(connection)
         slow = slow_line(connection, self._options, self._options.write_deadline)
         if slow:
             self.log("info", slow, number)
@@ -315,6 +323,8 @@ class LeafService:
         self._framed.discard(number)
         self._upgrades.pop(number, None)
         self._users.pop(number, None)
+        if number in self._told:
+            self.on_closed(connection, self._told.pop(number))
         self._pace.go_on()
 
     # ---- logins
@@ -437,7 +447,7 @@ class LeafService:
             more += [(prefix + subject).encode() for subject in DOMAIN_SUBJECTS]
         if self._options.gateway.port:
             more.append(ANSWERS)
-        self._handle.open(
+        opened = self._handle.open(
             link,
             self._accounts[account],
             to_hub=terms.to_hub,
@@ -449,6 +459,20 @@ class LeafService:
             accepts=plane_rules(terms.accepts),
             more=more,
         )
+        item = self._plane.connection(link, leaf=True) if opened else None
+        if item is not None:
+            self._told[link] = account
+            self.on_opened(self._described(read_connection(item)), account)
+
+    def _described(self, connection: Connection) -> Connection:
+        """A link as events tell of it."""
+        number = connection.cid
+        connection.type = TYPE_LEAF
+        if not connection.ip:  # the data plane was not told where it dials
+            connection.ip = self._where[number].rpartition(":")[0].strip("[]")
+        connection.name, connection.version = self.leafs.said_of(number)
+        connection.user = self._users[number].user if number in self._users else ""
+        return connection
 
     def cut(self, link: int, reason: LeafReason, error: str = "") -> None:
         code = CLOSE_CODES[reason.value]
