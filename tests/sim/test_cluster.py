@@ -1,51 +1,30 @@
 """Random histories of whole clusters: every acked message is on every replica, once.
 
-`CLUSTER_SEEDS` (112): how many seeds of each kind, beginning with `CLUSTER_FIRST` (1);
+`CLUSTER_SEEDS` (60): how many seeds of each kind, beginning with `CLUSTER_FIRST` (1);
 `CLUSTER_SEED` repeats a single one. Long runs print their progress.
 """
 
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from tests.sim.cluster import history
 from tests.sim.cluster_kinds import KINDS
 from tests.sim.notes import Wrong
+from tests.sim.seeds import play
 
-SEEDS = int(os.environ.get("CLUSTER_SEEDS", "112"))
 FIRST = int(os.environ.get("CLUSTER_FIRST", "1"))
-PROGRESS = 30.0
-"""Seconds between two lines about the progress."""
-REPEAT = (
-    "CLUSTER_SEED={} .venv/bin/python -m pytest "
-    "'tests/sim/test_cluster.py::test_what_is_acked_is_on_every_replica[{}]'"
-)
+SEEDS = range(FIRST, FIRST + int(os.environ.get("CLUSTER_SEEDS", "60")))
+TEST = "tests/sim/test_cluster.py::test_what_is_acked_is_on_every_replica"
 LIAR_SEEDS = 20
 
 
 @pytest.mark.timeout(36000)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_acked_is_on_every_replica(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
-    if "CLUSTER_SEED" in os.environ:
-        history(int(os.environ["CLUSTER_SEED"]), kind)
-        return
-    wrong: list[str] = []
-    told = time.monotonic()
-    for seed in range(FIRST, FIRST + SEEDS):
-        if time.monotonic() - told > PROGRESS:
-            told = time.monotonic()
-            with capfd.disabled():
-                print(f"\n{kind}: {seed - FIRST} of {SEEDS} seeds, {len(wrong)} wrong; at {seed}")
-        try:
-            history(seed, kind)
-        except Wrong as found:
-            wrong.append(f"{found}\n  repeat: {REPEAT.format(seed, kind)}")
-            with capfd.disabled():
-                print(f"\n{wrong[-1]}")
-    assert not wrong, f"{len(wrong)} of {SEEDS} seeds:\n" + "\n".join(wrong[:10])
+    play("CLUSTER_SEED", SEEDS, history, kind, TEST, capfd)
 
 
 def test_disks_that_ignore_syncs_are_caught() -> None:

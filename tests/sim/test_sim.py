@@ -1,6 +1,6 @@
 """Histories of streams on a simulated disk, one a seed, of each kind of world.
 
-`SIM_SEEDS` (80) says how many of each, from `SIM_FIRST` (1) on; `SIM_SEED` repeats one. A run of
+`SIM_SEEDS` (40) says how many of each, from `SIM_FIRST` (1) on; `SIM_SEED` repeats one. A run of
 minutes says from time to time how far it is.
 """
 
@@ -8,23 +8,18 @@ import logging
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.sim.kinds import KINDS
 from tests.sim.notes import Wrong
+from tests.sim.seeds import play
 from tests.sim.world import run
 
-SEEDS = int(os.environ.get("SIM_SEEDS", "80"))
 FIRST = int(os.environ.get("SIM_FIRST", "1"))
-PROGRESS = 30.0
-"""Seconds between two lines that say how far a run is."""
-REPEAT = (
-    "SIM_SEED={} .venv/bin/python -m pytest "
-    "'tests/sim/test_sim.py::test_nothing_acked_is_lost_and_nothing_comes_back[{}]'"
-)
+SEEDS = range(FIRST, FIRST + int(os.environ.get("SIM_SEEDS", "40")))
+TEST = "tests/sim/test_sim.py::test_nothing_acked_is_lost_and_nothing_comes_back"
 LIAR_SEEDS = 20
 FOUND = [
     ("batches", 2844),  # a power cut took back a purge that a kill had left unsynced
@@ -93,23 +88,7 @@ def quiet() -> Iterator[None]:
 def test_nothing_acked_is_lost_and_nothing_comes_back(
     kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if "SIM_SEED" in os.environ:
-        run(int(os.environ["SIM_SEED"]), kind)
-        return
-    wrong: list[str] = []
-    told = time.monotonic()
-    for seed in range(FIRST, FIRST + SEEDS):
-        if time.monotonic() - told > PROGRESS:
-            told = time.monotonic()
-            with capfd.disabled():
-                print(f"\n{kind}: {seed - FIRST} of {SEEDS} seeds, {len(wrong)} wrong; at {seed}")
-        try:
-            run(seed, kind)
-        except Wrong as found:
-            wrong.append(f"{found}\n  repeat: {REPEAT.format(seed, kind)}")
-            with capfd.disabled():
-                print(f"\n{wrong[-1]}")
-    assert not wrong, f"{len(wrong)} of {SEEDS} seeds:\n" + "\n".join(wrong[:10])
+    play("SIM_SEED", SEEDS, run, kind, TEST, capfd)
 
 
 @pytest.mark.parametrize("kind, seed", FOUND)
