@@ -7,16 +7,18 @@ Lives in the event loop.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from jsserver.api.consumer_api import consumer_info
 from jsserver.api.responses import TYPE_PREFIX, Response, SuccessResponse
 from jsserver.api.stream_api import described
+from jsserver.cext import replicas as NEWS
 from jsserver.cluster.desired import wish_of
 from jsserver.cluster.meta import Change, Name, Op
 from jsserver.cluster.proposals import Asked
-from jsserver.services.changes import tell_gone, tell_put, when_counted
-from jsserver.services.membership import Duty, Owes, owes
+from jsserver.instances.backend import StoreError
+from jsserver.services.changes import agreed, tell_gone, tell_put, when_counted
+from jsserver.services.membership import Duty, Member, Owes, owes
 from jsserver.services.owed import Owed
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from jsserver.api.dispatch import Dispatcher
+    from jsserver.cext.replicas import ConsumerReplica
     from jsserver.instances.account import Account
     from jsserver.instances.running import Consumer, Stream
     from jsserver.instances.shared import Shared
@@ -128,10 +131,30 @@ class Settling:
             return
         asset = Name(account.name, stream.name, now.name)
         tell_put(self._advisories, asset, now, before, self._shared.clock())
-        if change.reply:
+        if now.config.sourcing and before is not None:
+            self._tasks.begin(self._reset(account, stream, now, change, before))
+        elif change.reply:
             info = consumer_info(self._shared, stream, now, changed=True)
             info.type = f"{TYPE_PREFIX}consumer_create_response"
             self.answer(change, info)
+
+    async def _reset(
+        self, account: Account, stream: Stream, now: Consumer, change: Change, before: str
+    ) -> None:
+        """Has the consumer of a mirror or a source begin anew behind what was confirmed, because
+        deliveries that were on their way may be lost. Its group answers when it has agreed."""
+        asset = Name(account.name, stream.name, now.name)
+        try:
+            if isinstance(now.member, Member):
+                replica = cast("ConsumerReplica", now.member.replica)
+                if not replica.propose_reset(0, change.reply.encode()):
+                    self._waiting.setdefault(asset, []).append(Waiting(change, before))
+                return
+            seq = await self._shared.run(now.handle.reset, 0)
+            await self._shared.run(stream.handle.wait_durable)
+        except (StoreError, ValueError):  # closed meanwhile, or its disk has failed
+            return
+        self.answer(change, agreed(self._shared, stream, now, NEWS.NEWS_RESET, seq))
 
     def tell_gone(self, assets: list[Name]) -> None:
         """These are no more."""

@@ -363,3 +363,39 @@ async def test_origins_that_are_purged_and_mirrors_that_change(
         assert answer.seq == 61
         await publisher.publish(5)
         assert max(await alike(client, "M")) == 61
+
+
+@asynchronous
+async def test_origins_that_wait_for_acks_go_on_whoever_leads_the_consumer(
+    servers: Servers,
+) -> None:
+    """What the consumer's former leader has delivered and nobody has confirmed comes once more."""
+    members = Three(servers, "ooo")
+    await members.ready()
+    async with connected(members.members[0]) as client:
+        await create(client, "I", 3, subjects=["I.*"], retention="interest")
+        await create(client, "W", 1, subjects=["W.*"], retention="workqueue")
+        await create(client, "S", sources=[{"name": "I"}])
+        await create(client, "M", mirror={"name": "W"})
+
+        async def consumer(name: str) -> str:
+            names = (await asked(client, f"CONSUMER.NAMES.{name}")).get("consumers") or [""]
+            return str(names[0])
+
+        async def active() -> bool:
+            source = (await done(client, "STREAM.INFO.S"))["sources"][0]
+            return source["active"] != -1 and bool(await consumer("I"))
+
+        await until(active, 60)
+        name = await consumer("I")
+        publishers = i, w = Publisher(client, "I"), Publisher(client, "W")
+        for leader_name in "ABC":
+            await led_by(client, "CONSUMER", f"I.{name}", leader_name)
+            await asyncio.gather(*(one.publish(20) for one in publishers))
+            await led_by(client, "STREAM", "M", leader_name)
+            await came_to(client, "S", i.last)
+            await came_to(client, "M", w.last)
+        for origin, sink in (("I", "S"), ("W", "M")):
+            await has(client, origin, 0)
+            taken = [one.bare[2] for one in (await contents(client, sink)).values()]
+            assert [int(base64.b64decode(one)) for one in taken] == [*range(1, 61)]
