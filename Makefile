@@ -171,6 +171,7 @@ soak: build pipeline tools-spark
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 CLUSTER_SEEDS=10000 CLUSTER_FIRST=$$(date +%s)000000 CLUSTER_MUTANT_SEEDS=200 \
 		$(BIN)/python -m pytest tests/sim
 	RAFT_SEEDS=2000 RAFT_FIRST=$$(date +%s)000 RAFT_MUTANT_SEEDS=200 RAFT_CUTS=20000 $(BIN)/python -m pytest tests/raft
+	AGREE_KINDS='opp oop ppo ooo' AGREE_SECONDS=900 $(BIN)/python -m pytest tests/client/test_replicas_agree.py
 	REPLACEMENT_ROUNDS=3 $(BIN)/python -m pytest tests/client/test_replacement.py
 	PEER_VERSION=$(NEWER_VERSION) $(BIN)/python -m pytest -k 'not are_those_of_a_nats_server' $(MIXED_TESTS)
 	CUT_SECONDS=600 $(BIN)/python -m pytest tests/client/test_cut_links.py
