@@ -55,6 +55,7 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
         if rc < 0:
             return rc
     r.follow.seek.on = False
+    r.follow.led = r.now
     await_leader(r)
     if r.follow.behind.state == CATCHING_UP:
         if has_caught_up(r):

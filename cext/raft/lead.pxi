@@ -100,6 +100,7 @@ cdef int become_leader(Raft* r) noexcept nogil:
     r.lead.heartbeat = r.now + HEARTBEAT
     r.lead.quorum_look = r.now + QUORUM_LOST
     r.lead.grown = r.now                        # nobody has had the time to answer
+    r.lead.lacks = r.apply.applied < r.apply.commit
     rc = act_role(r)
     if rc == RAFT_OK and r.lost:                # elected by all: their logs are all there is
         r.lost = False
@@ -194,6 +195,7 @@ cdef int raft_applied(Raft* r, uint64_t index) noexcept nogil:
     if index <= r.apply.applied:
         return RAFT_OK
     r.apply.applied = index
+    r.apply.moved = r.now
     if r.role == RAFT_ELECTED and index >= r.lead.ready_at:
         r.role = RAFT_LEADER
         return act_role(r)

@@ -11,7 +11,7 @@ cdef Raft* raft_new(const RaftConfig* cfg, const RaftStart* at, int64_t now) noe
     r.lost = cfg.lost
     r.random = cfg.seed
     r.turns = cfg.turns
-    r.now = now
+    r.now = r.follow.led = now
     r.role = RAFT_FOLLOWER
     r.term = at.term
     r.vote = at.vote

@@ -17,6 +17,8 @@ cdef int64_t CURRENT = 3 * SECOND                   # a peer heard from since th
 cdef int64_t REMOVED = 300 * SECOND                 # a peer that was removed may come back by itself after this
 cdef int64_t STALLED = 2 * SECOND                   # of a catch-up without progress, on either side
 
+# Not nats-server's: without a leader for so long, and nothing applied, a member that lacks committed state asks for votes.
+cdef int64_t LEADERLESS = 15 * SECOND
 # Not nats-server's: of a member that was opened and sees the others, but no leader.
 cdef int64_t SEEK_ALL = 200 * MILLISECOND           # all others are there: what a leader subscribes to had the time to come
 cdef int64_t SEEK_CHOSEN = 20 * MILLISECOND         # a quorum of a new group is there: the others may come, too
@@ -108,6 +110,7 @@ cdef struct Applying:
     uint64_t commit
     uint64_t applied
     uint64_t heard              # the greatest commit heard while nothing is applied
+    int64_t moved               # mono: of the last entries that were applied
     bint paused
     bint overrun                # so much waits to be applied that nothing more is taken
 
@@ -133,6 +136,7 @@ cdef struct Leading:
     uint64_t said_commit        # the commit that followers have heard of
     int64_t said                # mono: of the last message to all
     int64_t grown               # mono: members were added
+    bint lacks                  # it was elected without committed state, which only another leader can send
     int64_t heartbeat           # mono: when there is to be a look at it
     int64_t quorum_look
 
@@ -147,6 +151,7 @@ cdef struct Seeking:
 
 cdef struct Following:
     uint64_t leader             # 0: not known
+    int64_t led                 # mono: when a leader was heard last, or this member led last
     int64_t election            # mono: when to campaign
     bint handed                 # leadership is being handed to this member
     Seeking seek

@@ -75,6 +75,7 @@ cdef int become_follower(Raft* r, uint64_t leader) noexcept nogil:
         return RAFT_OK
     if is_leading(r):
         leading_clear(r)
+        r.follow.led = r.now
     ballot_clear(&r.ballot)
     r.role = RAFT_FOLLOWER
     r.follow.leader = leader

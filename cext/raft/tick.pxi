@@ -18,12 +18,36 @@ cdef bint quorum_heard(const Raft* r) noexcept nogil:
     return n >= quorum(&r.members)
 
 
+cdef bint is_behind(const Raft* r) noexcept nogil:
+    return r.apply.applied < r.apply.commit
+
+
+cdef bint is_stuck(const Raft* r) noexcept nogil:
+    # Whether a member lacks committed state and no leader comes to send it. A member that has the state may have a shorter log,
+    # so that nobody elects it: this member is to lead until all have its log.
+    return is_behind(r) and r.now - max(r.follow.led, r.apply.moved) >= LEADERLESS
+
+
+cdef bint all_have_log(const Raft* r) noexcept nogil:
+    # Whether the members that answer have all that was in the log when this member was elected.
+    cdef uint32_t i
+    cdef const RaftPeer* p
+    for i in range(r.members.n):
+        p = &r.members.a[i]
+        if p.id != r.id and p.heard and r.now - p.heard < CURRENT and p.match < r.lead.ready_at:
+            return False
+    return r.apply.commit >= r.lead.ready_at
+
+
 cdef int lead_tick(Raft* r) noexcept nogil:
     cdef int rc = RAFT_OK
-    if r.now >= r.lead.quorum_look:
+    cdef bint late = r.now >= r.lead.quorum_look
+    if late:
         r.lead.quorum_look = r.now + QUORUM_LOST
         if r.now - r.lead.grown >= QUORUM_LOST and not quorum_heard(r):
             return become_follower(r, 0)
+    if r.lead.lacks and r.role == RAFT_ELECTED and (late or r.now >= r.lead.heartbeat and all_have_log(r)):
+        return become_follower(r, 0)            # a member that has the state asks for votes before this one does again
     if r.now >= r.lead.heartbeat:
         r.lead.heartbeat = r.now + HEARTBEAT
         catch_ups_look(r)
@@ -52,7 +76,7 @@ cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
         r.follow.handed = False
         await_leader(r)
         return RAFT_OK
-    if r.apply.applied < r.apply.commit:        # it would lead without knowing what it has
+    if is_behind(r) and not is_stuck(r):        # it would lead without knowing what it has
         r.follow.election = r.now + CAMPAIGN_BEHIND
         return RAFT_OK
     return campaign(r)

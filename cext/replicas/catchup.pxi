@@ -191,7 +191,7 @@ cdef int catch_asks(CatchUp* c) noexcept nogil:
     if now.role == RAFT_LEADER:
         raft_hand_over(c.r.g.raft, 0)
         group_due(c.r.g)
-    elif now.leader:
+    elif now.leader and now.role == RAFT_FOLLOWER:
         group_deaf(c.r.g, &c.sub)
         c.n_inbox = inbox_new(c.r.env, b"$JSC.R.", c.inbox)
         c.sub = group_hear(c.r.g, span(c.inbox, c.n_inbox), catch_in, c)

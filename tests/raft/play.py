@@ -62,6 +62,7 @@ class Play:
         self.rounds: dict[str, list[dict[str, Any]]] = {}
         self.mail: dict[str, list[tuple[bytes, bytes, bytes]]] = {}
         self.snapshots: dict[str, tuple[int, int]] = {}
+        self.lacking: set[str] = set()
         self.peers = b""
         self.lines: list[str] = []
 
@@ -99,9 +100,12 @@ class Play:
         self.logs[name], self.rounds[name], self.mail[name] = {}, [], []
 
     def do_restart(self, *names: str) -> None:
-        """These members end, and start with what they have; nothing of it is shown."""
+        """These members lose power, and start with what is on disk; nothing of it is shown."""
         kept = list(self.lines)
         for name in names:
+            for op in self.rounds[name]:
+                if op["act"] == "store":
+                    self.logs[name].pop(op["index"], None)
             s = self.groups[name].state()
             state = peer_state(self.peers)
             assert state is not None
@@ -225,6 +229,10 @@ class Play:
     def do_pause(self, name: str) -> None:
         self.groups[name].pause()
 
+    def do_lack(self, *names: str) -> None:
+        """These members lack state that only a leader can send: they apply nothing more."""
+        self.lacking |= set(names)
+
     def do_resume(self, name: str) -> None:
         self.groups[name].resume()
         self.drain(name)
@@ -308,6 +316,8 @@ class Play:
             self.say(name, f"to all: {entry_text(a['body'])}")
 
     def act_commit(self, name: str, a: dict[str, Any]) -> None:
+        if name in self.lacking:
+            return
         self.say(name, f"applies up to {a['index']}")
         self.groups[name].applied(a["index"])
 
