@@ -27,6 +27,7 @@ cdef struct ConsumerMember:
     bint keep_soon              # a snapshot is due: the state is from before the log, or a snapshot was asked for
     Bytes proposed              # hashes of its own proposals that are not applied, from `proposed_at` on
     size_t proposed_at
+    bint asks                   # it has proposed resets: it tells their results, whichever member leads by then
     uint64_t told_leader        # what the control plane was last told
     bint told_leads
     ConsumerInfo* led           # borrowed: the state when it began to lead
@@ -189,7 +190,7 @@ cdef int consumer_entry_take(ConsumerMember* m, Span data) noexcept nogil:
         consumer_step_down(m)           # an earlier leader's entry: leads again once it is applied
     if consumer_apply(m.c, &e) < 0:
         return -1
-    if e.op == OP_RESET and e.reply.n:
+    if e.op == OP_RESET and e.reply.n and (m.mode == REPLICA_LEADS or m.asks):
         consumer_tell(m, REPLICA_RESET, e.sseq, e.reply)
     return 0
 

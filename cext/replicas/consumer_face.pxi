@@ -62,6 +62,7 @@ cdef class ConsumerReplica(GroupFace):
             open = self.enter()
             if open and self.m.mode == REPLICA_LEADS:
                 done = consumer_reset_group(self.m.c, seq, to) == 0
+                self.m.asks = self.m.asks or done
             self.leave()
         self.check(open)
         return bool(done)

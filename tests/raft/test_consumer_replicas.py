@@ -202,6 +202,8 @@ def test_a_member_that_lost_all_has_the_leaders_state_also_after_a_reset(make: M
     assert away.one().found.records
     cluster.until(lambda: away.state().delivered == (1, 2))
     cluster.agree()
+    others = [member for member in cluster.members if member is not leader]
+    assert not [news for member in others for news in member.news if news[0] == RESET]
 
 
 def test_a_log_in_memory_comes_back_from_the_others(make: Made) -> None:
