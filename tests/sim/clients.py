@@ -139,8 +139,9 @@ class Reader(Client):
     def __init__(self, cluster: Cluster, number: int) -> None:
         super().__init__(cluster, number)
         self.inbox = b"inbox.%s" % self.name
-        self.acking: dict[bytes, int] = {}
-        """Sequences whose acks wait for an answer, by the answer's subject."""
+        self.acking: dict[bytes, tuple[int, int]] = {}
+        """Sequences whose acks wait for an answer, and how often each was delivered by then, by the
+        answer's subject."""
 
     def step(self) -> None:
         now = self.cluster.now
@@ -154,16 +155,16 @@ class Reader(Client):
     def hear(self, subject: bytes, reply: bytes, data: bytes, sent: int) -> None:
         notes = self.cluster.notes
         if subject in self.acking:
-            notes.confirm(self.acking.pop(subject), self.cluster.now)
+            notes.confirm(*self.acking.pop(subject), self.cluster.now)
             self.heard_good()
         elif reply.startswith(b"$JS.ACK."):
             words = reply.split(b".")
-            seq, dseq = int(words[5]), int(words[6])
-            notes.deliver(seq, dseq, data, sent)
+            count, seq, dseq = (int(word) for word in words[4:7])
+            notes.deliver(seq, dseq, count, data, sent)
             if self.rng.random() < self.cluster.acks:
                 self.count += 1
                 to = b"done.%s.%d" % (self.name, self.count)
-                self.acking[to] = seq
+                self.acking[to] = seq, count
                 self.say(reply, b"", to)
 
 

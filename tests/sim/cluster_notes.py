@@ -49,8 +49,9 @@ class Notes:
     """The stream's sequence by the consumer's, for each delivery."""
     heard: dict[int, bytes] = field(default_factory=dict)
     """The data of delivered messages by the stream's sequence."""
-    done: dict[int, int] = field(default_factory=dict)
-    """When an ack was answered, by the stream's sequence."""
+    done: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Which delivery of a message was acked, and when the ack was confirmed, by the stream's
+    sequence."""
     floors: list[int] = field(default_factory=lambda: [0, 0])
     """The greatest ack floor that a leader of the consumer reported, and the term."""
 
@@ -78,18 +79,20 @@ class Notes:
 
     # ---- deliveries
 
-    def deliver(self, seq: int, dseq: int, data: bytes, sent: int) -> None:
-        """Checks a delivery; `sent`: when the server sent it."""
+    def deliver(self, seq: int, dseq: int, count: int, data: bytes, sent: int) -> None:
+        """Checks delivery `count` of a message; `sent`: when the server sent it. A leader that was
+        paused may send an earlier delivery than the acked one: its group had agreed on it."""
         before = self.deliveries.setdefault(dseq, seq)
         if before != seq:
             raise Wrong(f"delivery {dseq} was of {before}, and is of {seq}")
         if self.heard.setdefault(seq, data) != data or self.acked.get(seq, data) != data:
             raise Wrong(f"{data!r} is delivered as {seq}, which is another message")
-        if self.done.get(seq, sent) < sent:
+        acked, confirmed = self.done.get(seq, (count, sent))
+        if confirmed < sent and count >= acked:
             raise Wrong(f"{seq} is delivered again, though its ack was confirmed")
 
-    def confirm(self, seq: int, now: int) -> None:
-        self.done.setdefault(seq, now)
+    def confirm(self, seq: int, count: int, now: int) -> None:
+        self.done.setdefault(seq, (count, now))
 
     def floor(self, term: int, floor: int) -> None:
         """Checks the ack floor that a leader of the consumer reports."""
