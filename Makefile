@@ -31,7 +31,7 @@ export PIP_NO_INPUT := 1
 export NATS_SERVER ?= $(CURDIR)/$(PEER)
 export NATS_SERVER_NEWER ?= $(CURDIR)/$(NEWER)
 
-.PHONY: help build pipeline run check test soak test-server test-beside test-alone test-pipeline \
+.PHONY: help build pipeline run check test soak test-server prepared test-clients test-layers test-alone test-pipeline \
 	test-checked checked-build tsan threads-build binary peer try-peer bench lint tools tools-spark clean distclean
 
 help:
@@ -118,16 +118,19 @@ lint: build tools-spark
 check: build tools
 	SIM_SEEDS=30 $(BIN)/python -m pytest -n 2 -m 'not slow and not soak' tests/unit tests/model tests/sim/test_sim.py
 
-# The tests mostly wait; meanwhile the build with checks uses what they leave of the processor. Those that
-# measure the machine come last, when nothing else runs.
-test:
-	@$(MAKE) --no-print-directory -j3 test-beside test-pipeline checked-build
+# What starts servers mostly waits; meanwhile the layers by themselves, the pipeline and the build with checks use
+# what is left of the processor. Those tests that measure the machine come last, when nothing else runs.
+test: prepared
+	@$(MAKE) --no-print-directory -j4 test-clients test-layers test-pipeline checked-build
 	@$(MAKE) --no-print-directory test-checked
 	@$(MAKE) --no-print-directory test-alone
 
-test-server:
-	@$(MAKE) --no-print-directory test-beside
+test-server: prepared
+	@$(MAKE) --no-print-directory -j2 test-clients test-layers
 	@$(MAKE) --no-print-directory test-alone
+
+# The executables, too: they have tests of their own, which skip where there are none.
+prepared: build tools binary try-peer
 
 # $(1): a folder of tests, $(2): which of them, $(3): where what failed is written down. What failed beside the
 # others (exit code 1) runs once more by itself: a machine that stalls for a minute is no fault of the server's.
@@ -138,11 +141,15 @@ define tests_of
 		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) -n 0 --last-failed --last-failed-no-failures none $(1); }
 endef
 
-# The executables first: they have tests of their own, which skip where there are none.
-test-beside: build tools binary try-peer
-	$(call tests_of,tests,-n 2 --dist loadfile -m 'not alone and not soak',beside)
+LAYERS := $(addprefix tests/,unit model raft sim fuzz)
 
-test-alone: build tools binary try-peer
+test-clients: prepared
+	$(call tests_of,tests/client tests/fault,-n 3 --dist loadfile -m 'not alone and not soak',clients)
+
+test-layers: prepared
+	$(call tests_of,$(LAYERS),-m 'not alone and not soak',layers)
+
+test-alone: prepared
 	$(call tests_of,tests,-m 'alone and not soak',alone)
 
 test-pipeline: build pipeline tools-spark try-peer

@@ -14,11 +14,12 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
 
-from tests.client.aio import connected, until
+from tests.client.aio import api, connected, until
 from tests.peer import NEWER_VERSION, find_peer
 from tests.servers import Server, Servers, free_port
 
 NAMES = "ABCDEF"
+REPLICAS_MAX = 5
 MIXED = ("oop", "opo", "poo", "opp", "pop", "ppo", "ooo")
 """Kinds of three members in the order of their start: o is ours, p a nats-server; where n stands,
 it is a nats-server of the newest release."""
@@ -80,6 +81,12 @@ class Cluster:
 
         await until(known, 60)
 
+    async def ready(self) -> None:
+        """Waits until streams can be placed on all members."""
+        await self.whole()
+        async with connected(self.members[0]) as client:
+            await placeable(client, len(self.members))
+
     def add(
         self,
         kind: str,
@@ -111,6 +118,21 @@ class Cluster:
         self.members.append(self.servers.of_kind(kind, config=config, **options))
         self.ports.append(own)
         return self.members[-1]
+
+
+async def placeable(client: Client, count: int) -> None:
+    """Waits until the meta leader places streams on so many members. A nats-server takes a member
+    for offline until it has the member's statistics, also after a restart of either."""
+    probe = {"name": "PROBE", "subjects": ["PROBE"], "num_replicas": min(count, REPLICAS_MAX)}
+
+    async def done(request: str, body: object = None) -> bool:
+        try:
+            return "error" not in await api(client, f"STREAM.{request}.PROBE", body, 10)
+        except (NoRespondersError, NoAnswer):
+            return False
+
+    await until(lambda: done("CREATE", probe), 60)
+    await done("DELETE")
 
 
 @contextlib.asynccontextmanager

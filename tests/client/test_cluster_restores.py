@@ -133,15 +133,7 @@ async def clustered(servers: Servers, kinds: str) -> Cluster:
     tags = ("one", "two", "three")
     rests = [f'{ACCOUNTS} server_tags: ["{tag}"]' for tag in tags]
     cluster.start_all(kinds, rests)
-    await cluster.whole()
-    async with connected(cluster.members[0]) as client:
-
-        async def placed() -> bool:
-            answer = await asked(client, "STREAM.CREATE.PROBE", config_of("PROBE", 3))
-            return "error" not in answer
-
-        await until(placed, 60)
-        await asked(client, "STREAM.DELETE.PROBE")
+    await cluster.ready()
     return cluster
 
 

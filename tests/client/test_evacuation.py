@@ -2,12 +2,11 @@
 group; answers are those of nats-server 2.15.3."""
 
 import pytest
-from nats.aio.client import Client
 
-from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import NAMES, Cluster
+from tests.client.aio import api, asynchronous, connected
+from tests.client.mesh import NAMES, placeable
 from tests.client.test_cluster_care import held_by
-from tests.client.test_meta_leader import leads
+from tests.client.test_meta_leader import leads, led_by
 from tests.client.test_regrouped import alike, held, loaded, made, started, stream, take
 from tests.servers import Servers
 
@@ -32,18 +31,6 @@ OF_SYSTEM: Requests = (
 )
 
 
-async def led_by_ours(cluster: Cluster, kinds: str, system: Client) -> None:
-    """Has a server of ours lead the meta group."""
-    ours = NAMES[kinds.index("o")]
-
-    async def led() -> bool:
-        if leads(cluster) not in ("", ours):
-            await api(system, "META.LEADER.STEPDOWN", {"placement": {"preferred": ours}})
-        return leads(cluster) == ours
-
-    await until(led, 60)
-
-
 @pytest.mark.parametrize("kinds", ["oooo", "popo"])
 @asynchronous
 async def test_streams_leave_a_server_that_is_evacuated(servers: Servers, kinds: str) -> None:
@@ -52,7 +39,8 @@ async def test_streams_leave_a_server_that_is_evacuated(servers: Servers, kinds:
         connected(cluster.members[1]) as client,
         connected(cluster.members[1], user="sys", password="sys") as system,
     ):
-        await led_by_ours(cluster, kinds, system)
+        await led_by(cluster, NAMES[kinds.index("o")])
+        await placeable(client, 4)
         full = {"name": "FULL", "subjects": ["full"], "num_replicas": 4}
         assert "error" not in await api(client, "STREAM.CREATE.FULL", full)
         await made(client, stream(3))

@@ -36,16 +36,17 @@ def leads(members: Cluster) -> str:
     return (said.pop() or "") if len(said) == 1 else ""
 
 
-async def led_by(members: Members, name: str) -> None:
+async def led_by(members: Cluster, name: str) -> None:
     """Makes this member the meta leader, by asking the present one to hand over."""
-    async with connected(members.running()[0], user="sys", password="sys") as system:
+    running = next(one for one in members.members if one.running)
+    async with connected(running, user="sys", password="sys") as system:
 
         async def led() -> bool:
             leader = leads(members)
             if leader and leader != name:
                 wanted = {"placement": {"preferred": name}}
                 with contextlib.suppress(NoAnswer):  # from a former leader
-                    await api(system, "META.LEADER.STEPDOWN", wanted)
+                    await api(system, "META.LEADER.STEPDOWN", wanted, 3)
             return leader == name
 
         await until(led, 60)

@@ -13,7 +13,7 @@ from nats.errors import TimeoutError as NoAnswer
 
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import ACCOUNTS, NAMES, Cluster
-from tests.client.test_meta_leader import leads
+from tests.client.test_meta_leader import leads, led_by
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -27,16 +27,7 @@ async def led_by_ours(servers: Servers, tags: tuple[str, ...]) -> Cluster:
     cluster = Cluster(servers)
     rests = [f'{ACCOUNTS}\nserver_tags: ["{tag}"]\n' for tag in (*tags, "!jetstream")]
     cluster.start_all("p" * len(tags) + "o", rests)
-    ours = NAMES[len(tags)]
-    async with connected(cluster.members[0], user="sys", password="sys") as system:
-
-        async def led() -> bool:
-            leader = leads(cluster)
-            if leader and leader != ours:
-                await api(system, "META.LEADER.STEPDOWN", {"placement": {"preferred": ours}})
-            return leader == ours
-
-        await until(led, 60)
+    await led_by(cluster, NAMES[len(tags)])
     return cluster
 
 

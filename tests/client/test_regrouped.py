@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, NAMES, Cluster, mixtures
+from tests.client.mesh import ACCOUNTS, NAMES, Cluster, mixtures, placeable
 from tests.client.offline import run
 from tests.client.test_meta_leader import leads
 from tests.client.test_meta_moves import holders
@@ -37,15 +37,7 @@ async def started(servers: Servers, kinds: str, tags: tuple[str, ...] = ()) -> C
     cluster = Cluster(servers)
     rests = [f"{ACCOUNTS}\nserver_tags: [{tags[n] if tags else 'all'}]" for n in range(len(kinds))]
     cluster.start_all(kinds, rests)
-    await cluster.whole()
-    async with connected(cluster.members[0]) as client:
-
-        async def placed() -> bool:
-            probe = {"name": "P", "subjects": ["p"], "num_replicas": min(len(kinds), 5)}
-            return "error" not in await asked(client, "STREAM.CREATE.P", probe)
-
-        await until(placed, 60)
-        await asked(client, "STREAM.DELETE.P")
+    await cluster.ready()
     return cluster
 
 
@@ -160,8 +152,9 @@ async def alike(cluster: Cluster, load: Load, members: set[str]) -> None:
 
 
 async def done(client: Client, subject: str, body: object = None) -> dict[str, Any]:
-    """Makes a change. If a change of leaders costs the answer, the request is repeated, and an
-    error that the change is done already is ignored."""
+    """Makes a change. A request to a leader that has just changed is lost with nats-servers, and
+    so is the answer of a leader that steps down for the change: the request is repeated then, and
+    an error that the change is done already is ignored."""
     data = b"" if body is None else json.dumps(body).encode()
     lost = 0
     while True:
@@ -206,6 +199,7 @@ async def test_one_becomes_three_and_one_again(servers: Servers, kinds: str) -> 
             await take(load)
             await asyncio.to_thread(cluster.members[2].restart, kill=True)
             await held(client, 3)
+            await placeable(client, 3)
             await updated(client, stream(1))
             await held(client, 1)
             await take(load)

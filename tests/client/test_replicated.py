@@ -15,7 +15,7 @@ from nats.errors import TimeoutError as NoAnswer
 from nats.js.errors import APIError, NoStreamResponseError, ServiceUnavailableError
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import NAMES, clients_of, mixtures
+from tests.client.mesh import NAMES, Cluster, clients_of, mixtures
 from tests.client.test_held_diff import Members, answered, done, refused, stream
 from tests.servers import Server, Servers
 
@@ -44,15 +44,7 @@ class Three(Members):
     """Waits until streams can be placed on all members."""
 
     async def ready(self) -> None:
-        await until(self.is_led, 60)
-        async with connected(self.members[0]) as client:
-
-            async def placed() -> bool:
-                answer = await asked(client, "STREAM.CREATE.PROBE", stream("PROBE", **THREE))
-                return "error" not in answer
-
-            await until(placed, 60)
-            await done(client, "STREAM.DELETE.PROBE")
+        await Cluster.ready(self)
 
 
 async def asked(client: Client, subject: str, body: object = None) -> dict[str, Any]:
