@@ -16,7 +16,7 @@ cdef struct SubSearch:
     Account* only               # NULL: in all accounts
     SubFit fit
     Span subject
-    bint clients                # those of connections alone
+    bint clients                # those of clients and leaf nodes alone
     bint grouped                # those of this queue group alone
     Span queue
     const U64Map* cids          # those of these connections alone; NULL: of all
@@ -29,7 +29,7 @@ cdef struct SubSearch:
 
 cdef bint sub_fits(const SubSearch* w, const Sub* s) noexcept nogil:
     cdef uint64_t ignored
-    if w.clients and s.client == NULL:
+    if w.clients and (s.client == NULL or (s.client.kind != KIND_CLIENT and s.client.kind != KIND_LEAF)):
         return False
     if w.cids != NULL and (s.client == NULL or not u64map_get(w.cids, s.client.cid, &ignored)):
         return False

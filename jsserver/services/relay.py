@@ -1,17 +1,18 @@
 """Passes an account's requests about itself on to the other servers of a cluster, and their answers
-back to the requester.
+back to the requester; has these servers count subscriptions.
 
 Lives in the event loop. Loaded where the server is in a cluster.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import NamedTuple
 
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import Item
-from jsserver.services.subjects import OF_AN_ACCOUNT
+from jsserver.services.subjects import OF_AN_ACCOUNT, SUBSCRIBERS_OF
 from jsserver.text.nuid import token
 
 ANSWERS = "$SYS._ANSWERS."
@@ -19,6 +20,9 @@ WAITING_MAX = 1024
 """The most requests whose answers are passed on; a further one replaces the oldest."""
 WAITING_SECONDS = 30.0
 """Seconds after a request for which its answers are passed on."""
+COUNTING_SECONDS = 0.5
+"""Seconds that other servers may take to count, as nats-server gives them: servers without clients
+of the account do not answer."""
 
 
 class Asked(NamedTuple):
@@ -38,12 +42,12 @@ class Relay:
         self._inbox = f"{ANSWERS}{token(8)}.".encode()
         self._served = False
         self._waiting: dict[bytes, Asked] = {}
+        self._counts: dict[bytes, int] = {}
+        """What other servers have counted so far, by the inbox for their answers."""
 
     def ask(self, account: str, item: Item) -> None:
         """Passes an account's request on to the other servers, restricted to this account."""
-        if not self._served:
-            self._served = True
-            self._system.serve_requests(self._inbox + b"*")
+        self._serve()
         subject, reply, headers, payload = item.texts
         page = subject.decode().rpartition(".")[2]
         if len(self._waiting) >= WAITING_MAX:
@@ -51,6 +55,22 @@ class Relay:
         inbox = self._inbox + token(8).encode()
         self._waiting[inbox] = Asked(account, reply, time.monotonic() + WAITING_SECONDS)
         self._system.publish(f"{OF_AN_ACCOUNT}{account}.{page}".encode(), inbox, headers, payload)
+
+    def _serve(self) -> None:
+        if not self._served:
+            self._served = True
+            self._system.serve_requests(self._inbox + b"*")
+
+    async def count(self, asked: bytes) -> int:
+        """How many subscriptions the other servers have counted; `asked`: the request to them."""
+        if len(self._counts) >= WAITING_MAX:
+            return 0
+        self._serve()
+        inbox = self._inbox + token(8).encode()
+        self._counts[inbox] = 0
+        self._system.publish(SUBSCRIBERS_OF.encode(), inbox, b"", asked)
+        await asyncio.sleep(COUNTING_SECONDS)
+        return self._counts.pop(inbox)
 
     def is_own(self, item: Item) -> bool:
         """Whether this server itself passed the request on, and so has answered it already."""
@@ -61,6 +81,9 @@ class Relay:
         subject, _, headers, payload = item.texts
         if not subject.startswith(self._inbox):
             return False
+        if subject in self._counts:
+            self._counts[subject] += int(payload) if payload.isdigit() else 0
+            return True
         asked = self._waiting.get(subject)
         if asked is None:
             return True

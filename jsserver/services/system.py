@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from jsserver.services.operators import Operators
     from jsserver.services.relay import Relay
 
+OWN = (USER_INFO, SUBSCRIBERS)
+"""Requests that the other servers do not answer."""
 PENDING_MAX = 256
 """The most requests that wait for an answer; further ones are dropped, as by an overloaded server.
 Those of the system account's users are counted separately."""
@@ -80,7 +82,7 @@ class UserInfo(Wire):
     """ns from now until the login expires; 0: never."""
 
 
-class AskedSubscribers(msgspec.Struct):
+class AskedSubscribers(msgspec.Struct, omit_defaults=True):
     """The subscriptions to count; the queue group is in base64, as Go writes bytes."""
 
     acc: str = ""
@@ -132,12 +134,13 @@ class System:
         self._everybody = Queue("system")
         self._operators = Queue("operators")
         self._pages: Operators | None = None
-        self._reloads = Tasks()
+        self._tasks = Tasks()
         self._closed = False
 
     def close(self) -> None:
         """Stops answering."""
         self._closed = True
+        self._tasks.cancel()
         for queue in (self._everybody, self._operators):
             queue.pool.shutdown(wait=True, cancel_futures=True)
 
@@ -148,21 +151,26 @@ class System:
         asked = subject.decode("utf-8", "replace")
         within = account == self._system_account
         queue = self._operators if within else self._everybody
-        if self._relay is not None and not within and asked != USER_INFO and reply:
+        if self._relay is not None and not within and asked not in OWN and reply:
             self._relay.ask(account, item)
         own = within and self._relay is not None and self._relay.is_own(item)
+        own = own or (asked == SUBSCRIBERS and self._came_by_link(cid))
         told = within and asked != USER_INFO and self._at_once(asked, reply, payload)
         if told or own or not reply or queue.pending >= PENDING_MAX:
             self._finished(cid, cost)
         elif within and asked == f"{OF_A_SERVER}{self._identity.id}.RELOAD":
             queue.pending += 1
-            task = self._reloads.begin(self._reload(payload))
+            task = self._tasks.begin(self._reload(payload))
             task.add_done_callback(lambda done: self._done(queue, item, account, done))
         else:
             queue.pending += 1
             loop = asyncio.get_running_loop()
             work = loop.run_in_executor(queue.pool, self._answer, asked, account, item)
             work.add_done_callback(lambda done: self._done(queue, item, account, done))
+
+    def _came_by_link(self, cid: int) -> bool:
+        """Whether a request is for the server that another server has it from."""
+        return self._relay is not None and self._plane.connection(cid) is None
 
     def _at_once(self, subject: str, reply: bytes, payload: bytes) -> bool:
         """Answers requests that the events answer; whether this was one."""
@@ -201,8 +209,24 @@ class System:
         if self._closed:
             return  # the requester is gone, too
         self._finished(item.cid, item.numbers[1])
-        if not done.cancelled() and done.result()[1] and account in self._accounts:
+        if done.cancelled() or not done.result()[1] or account not in self._accounts:
+            return
+        if self._relay is not None and item.texts[0] == SUBSCRIBERS.encode():
+            self._tasks.begin(self._count(self._relay, item, account, int(done.result()[1])))
+        else:
             self._accounts[account].publish(item.texts[1], b"", *done.result())
+
+    async def _count(self, relay: Relay, item: Item, account: str, here: int) -> None:
+        """Answers with the subscriptions here and on the other servers."""
+        subject, queue = _counted(item.texts[3])
+        asked = AskedSubscribers(
+            acc=self._account_of(item.cid, account),
+            subject=subject.decode("utf-8", "replace"),
+            queue=base64.b64encode(queue or b"").decode(),
+        )
+        total = here + await relay.count(encoded(asked))
+        if not self._closed and account in self._accounts:
+            self._accounts[account].publish(item.texts[1], b"", b"", b"%d" % total)
 
     def waiting(self) -> dict[str, int]:
         """How many requests wait, by queue."""
@@ -257,7 +281,7 @@ class System:
     def _subscribers(self, account: str, payload: bytes) -> int:
         """How many subscriptions the account's clients have to a subject, or within a pattern; only
         those of a queue group, if one is given."""
-        subject, *queues = payload.strip(b" \t\r\n").split(b" ")
+        subject, queue = _counted(payload)
         if account not in self._accounts or not subject:
             return 0
         literal = subject_is_literal(subject)
@@ -265,11 +289,17 @@ class System:
             self._accounts[account],
             matching=subject if literal else None,
             within=None if literal else subject,
-            queue=queues[0] if queues else None,
+            queue=queue,
             clients=True,
             most=0,
         )
         return search.count()
+
+
+def _counted(payload: bytes) -> tuple[bytes, bytes | None]:
+    """The subject and the queue group whose subscriptions are to be counted; None: all."""
+    subject, *queues = payload.strip(b" \t\r\n").split(b" ")
+    return subject, queues[0] if queues else None
 
 
 def _is_json(payload: bytes) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from nats.aio.client import Client
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import page
+from tests.client.mesh import ACCOUNTS, Cluster, clients, page
 from tests.client.test_route_monitor_diff import SYS, started
 from tests.servers import Servers
 
@@ -105,3 +105,19 @@ async def test_all_servers_answer_an_account(servers: Servers, kinds: str) -> No
         await until(lambda: len(answers) >= 3)
         for one in answers:
             assert [row["acc"] for row in one["data"]["account_statz"]] == ["ONE"]
+
+
+@pytest.mark.parametrize("kinds", PAIRS)
+@asynchronous
+async def test_subscribers_are_counted_on_all_members(servers: Servers, kinds: str) -> None:
+    cluster = Cluster(servers)
+    cluster.start(kinds, rest=ACCOUNTS)
+    async with clients(cluster, user="sys", password="sys") as members:
+        for client in members:
+            await client.subscribe("count.a")
+            await client.subscribe("count.*", "group")
+            await client.flush()
+        for client in (one for one, kind in zip(members, kinds, strict=True) if kind == "o"):
+            for asked, expected in (("count.a", 4), ("count.>", 4), ("count.a group", 2)):
+                found = await client.request("$SYS.DEBUG.SUBSCRIBERS", asked.encode(), timeout=5)
+                assert int(found.data) == expected, asked
