@@ -447,9 +447,9 @@ cdef int ws_wrap(Conn* c, int64_t patience) noexcept nogil
 cdef void ws_begin(Conn* c) noexcept nogil
 # For transports that accepted connections begin with, where a handshake is to come first: how long it is waited for at most
 # before the connection is greeted without it (0: the connection is not), and the greeting, False: the handshake stays awaited.
-# Sends INFO once more to a connection that speaks the clients' protocol, as what its terms say has changed. False: it has not
-# said that it takes such, or is not connected yet and hears of the change then.
-cdef bint client_inform(Conn* c) noexcept nogil
+# Sends INFO once more to a connection that speaks the clients' protocol, as what its terms say has changed, or to ask (lame) that
+# the client connects elsewhere. False: it has not said that it takes such, or is not connected yet and hears of the change then.
+cdef bint client_inform(Conn* c, bint lame) noexcept nogil
 cdef int64_t greets_after(const Conn* c) noexcept nogil
 cdef bint greet_after_all(Conn* c) noexcept nogil
 # What establishing a connection has come to; see Transport.establish.

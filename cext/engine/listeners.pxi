@@ -116,7 +116,7 @@ cdef class ListenerHandle:
                     while at < end:
                         c = self.plane.find((<uint64_t*>(cids.data + at))[0])
                         if c != NULL:
-                            client_inform(c)
+                            client_inform(c, False)
                         at += sizeof(uint64_t)
                     self.plane.leave()
                 self.plane.check(open)

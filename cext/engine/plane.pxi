@@ -212,6 +212,19 @@ cdef class DataPlane(PlaneView):
         self.check(open)
         return taken
 
+    def send_elsewhere(self, uint64_t cid):
+        """Asks a client to connect elsewhere. False: it has not said that it takes such, or there is none."""
+        cdef Conn* c
+        cdef bint open, told = False
+        with nogil:
+            open = self.enter()
+            c = self.find(cid) if open else NULL
+            if c != NULL and c.known and c.base.kind == KIND_CLIENT:
+                told = client_inform(c, True)
+            self.leave()
+        self.check(open)
+        return told
+
     def open_websocket(self, uint64_t cid, bytes reply not None, bint masked, bint deflate, uint32_t frame_max=0,
                        bint whole=False, bint masks=False, bint leaf=False):
         """Answers INBOX_UPGRADE: the reply, and frames from then on. masked: the client's have to be; deflate: messages may be

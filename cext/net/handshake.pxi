@@ -4,6 +4,7 @@ cdef enum InfoForm:
     INFO_FIRST = 0          # with a nonce, for who has to sign
     INFO_CONNECTED          # with connect_info, for clients that asked for it
     INFO_CHANGED            # to who is connected, as the server's part is another one
+    INFO_LAME               # likewise, and asks the client to connect elsewhere
 
 
 cdef void send_info(Conn* c, int form) noexcept nogil:
@@ -32,6 +33,8 @@ cdef void send_info(Conn* c, int form) noexcept nogil:
         client_text(b, b",\"nonce\":\"")
         client_write(b, cc.nonce, cc.n_nonce)
         client_write(b, b"\"", 1)
+    elif form == INFO_LAME:
+        client_text(b, b",\"ldm\":true")
     client_write(b, t.info_tail.data, t.info_tail.n)
 
 
@@ -141,11 +144,11 @@ cdef void on_ping(ClientConn* cc) noexcept nogil:
             send_info(c, INFO_CONNECTED)
 
 
-cdef bint client_inform(Conn* c) noexcept nogil:
+cdef bint client_inform(Conn* c, bint lame) noexcept nogil:
     cdef ClientConn* cc = <ClientConn*>c
     if cc.version < 1 or not cc.first_pong or c.base.closing:
         return False
-    send_info(c, INFO_CHANGED)
+    send_info(c, INFO_LAME if lame else INFO_CHANGED)
     return True
 
 

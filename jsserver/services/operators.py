@@ -500,6 +500,7 @@ class Operators:
                 done.error = Failure(code=500, description=text)
         elif server.plane.connection(cid) is None:
             done.error = Failure(code=500, description="no such client id")
-        else:
-            done.error = Failure(code=500, description="lame duck mode is not available yet")
+        elif not server.plane.send_elsewhere(cid):
+            text = "client does not support Lame Duck Mode or is not ready to receive the"
+            done.error = Failure(code=500, description=f"{text} notification")
         return done

@@ -191,13 +191,24 @@ def test_an_answer_says_that_it_is_not_compressed(asked: list[tuple[Server, RawA
     assert b"identity" in bytes(str(ours[0]), "ascii")
 
 
-def test_what_is_not_built_is_refused_by_name(asked: list[tuple[Server, RawApp]]) -> None:
-    _, app = asked[0]
-    server = app.info["server_id"]
-    body = json.dumps({"cid": app.info["client_id"]}).encode()
-    answer = json.loads(app.request(f"$SYS.REQ.SERVER.{server}.LDM", body).payload)
-    assert answer["error"]["code"] == 500
-    assert "lame duck mode" in answer["error"]["description"]
+def test_a_client_is_asked_to_connect_elsewhere(asked: list[tuple[Server, RawApp]]) -> None:
+    """One that takes INFO at any time hears of it; what it does then is its own affair."""
+    found = []
+    for server, app in asked:
+        options = json.dumps({"user": "n", "pass": "x", "protocol": 1, "verbose": False}).encode()
+        with log_in(server, "n") as deaf, RawApp(server.port, options=options) as client:
+            said = []
+            for one in (deaf, client):
+                body = json.dumps({"cid": one.info["client_id"]}).encode()
+                subject = f"$SYS.REQ.SERVER.{app.info['server_id']}.LDM"
+                answer = json.loads(app.request(subject, body).payload)
+                said.append(answer.get("error"))
+            info: dict[str, object] = {}
+            while "ldm" not in info:  # behind the INFO that answers the first PING
+                info = client.until("INFO")[-1].json
+            said.append((info["ldm"], sorted(info)))
+            found.append(said)
+    assert found[0] == found[1]
 
 
 def test_other_accounts_hear_nothing_of_it(asked: list[tuple[Server, RawApp]]) -> None:
