@@ -16,7 +16,8 @@ from jsserver.cext.net cimport *
 from jsserver.cext.links cimport (
     LINK_CONNECT, LINK_ERROR, LINK_HAILED, LINK_INFO, LINK_LOOP, LINK_OPENED, LINK_SECURED, GatewayConn, GatewayTerms, LeafConn,
     LeafTerms, LinkConn, Mesh, RouteConn, RouteTerms, gateway_open, gateways, leaf_open, leafs, link_compress, link_resume,
-    link_secure, link_write, mesh_free, mesh_gate, mesh_new, mesh_pin, mesh_route, route_open, route_restrict, route_tell, routes,
+    link_secure, link_write, mesh_free, mesh_gate, mesh_new, mesh_pin, mesh_resize, mesh_route, mesh_unpin, route_open,
+    route_restrict, route_tell, routes,
 )
 from jsserver.cext.store cimport (
     JournalReport, committer_ballast, committer_free, committer_has_room, committer_journal, committer_new, committer_run,

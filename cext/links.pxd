@@ -215,6 +215,10 @@ cdef void mesh_free(Mesh* mesh) noexcept nogil          # no link is left
 cdef void mesh_route(Mesh* mesh, uint32_t places) noexcept nogil
 # The account has connections of its own to servers with pools, from the next ones on. 0 | -1 no memory.
 cdef int mesh_pin(Mesh* mesh, Account* a) noexcept nogil
+# It has none of its own any more, and pools have another size; both count for routes that open from then on, and the others are
+# to be closed.
+cdef void mesh_unpin(Account* a) noexcept nogil
+cdef void mesh_resize(Mesh* mesh, uint32_t places) noexcept nogil
 # Lets a route in: it is told of all interest, and messages flow. 0 | -1 no memory, and it closes.
 cdef int route_open(Mesh* mesh, RouteConn* r, const RouteTerms* terms) noexcept nogil
 # There will be gateways. What is subscribed by then counts. The hashes of this cluster and server, and Mesh.command. 0 | -1 no

@@ -96,6 +96,18 @@ cdef class LinkHandle:
         if rc != 0:
             raise MemoryError
 
+    cdef int hold(self, int kind, int64_t ping_max, int64_t write_deadline) except -1:
+        cdef bint open
+        cdef Terms* t = &self.plane.m.net.terms[kind]
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                t.ping_max = ping_max
+                t.write_deadline = write_deadline
+            self.plane.leave()
+        self.plane.check(open)
+        return 0
+
     cdef uint64_t dial_as(self, int fd, int64_t timeout, int kind, const Protocol* protocol, int64_t patience, object security,
                           bytes name, bytes request=b"") except 0:
         cdef Security* s = security_of(security)
@@ -133,17 +145,29 @@ cdef class MeshHandle(LinkHandle):
         if rc != 0:
             raise MemoryError
 
-    def limit(self, *, int64_t ping_max, int64_t write_deadline):
-        """What routes are held to: PINGs without an answer, and ns until one that takes no bytes is closed. 0: as all are."""
+    def unpin(self, AccountHandle account not None):
+        """The account shares the connections of pools again. The routes are to be closed, and opened anew."""
         cdef bint open
-        cdef Terms* t = &self.plane.m.net.terms[<int>KIND_ROUTER]
         with nogil:
             open = self.plane.enter()
             if open:
-                t.ping_max = ping_max
-                t.write_deadline = write_deadline
+                mesh_unpin(account.a)
             self.plane.leave()
         self.plane.check(open)
+
+    def resize(self, uint32_t places):
+        """Pools have so many connections, 0: no pool. Likewise."""
+        cdef bint open
+        with nogil:
+            open = self.plane.enter()
+            if open:
+                mesh_resize(self.plane.links, places)
+            self.plane.leave()
+        self.plane.check(open)
+
+    def limit(self, *, int64_t ping_max, int64_t write_deadline):
+        """What routes are held to: PINGs without an answer, and ns until one that takes no bytes is closed. 0: as all are."""
+        self.hold(KIND_ROUTER, ping_max, write_deadline)
 
     def dial(self, int fd, int64_t timeout, security=None, bytes name not None=b""):
         """A route over a non-blocking socket that connect() was called for, and which is the data plane's from then on: its
@@ -206,6 +230,10 @@ cdef class MeshHandle(LinkHandle):
 cdef class LeafHandle(LinkHandle):
     """The leaf nodes of a data plane, and the hubs that it is a leaf node of. DataPlane.leaf_links() makes it."""
 
+    def limit(self, int64_t write_deadline):
+        """After so many ns a leaf node or hub that takes no bytes is closed. 0: as all are."""
+        self.hold(KIND_LEAF, 0, write_deadline)
+
     def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b"",
              bytes request not None=b""):
         """As MeshHandle.dial, to a hub. It closes, too, if it is not let in within `patience` ns from then on. request: asks for
@@ -254,6 +282,10 @@ cdef class LeafHandle(LinkHandle):
 
 cdef class GatewayHandle(LinkHandle):
     """The connections of a data plane to servers of other clusters. DataPlane.gateway_links() makes it."""
+
+    def limit(self, int64_t write_deadline):
+        """As LeafHandle.limit."""
+        self.hold(KIND_GATEWAY, 0, write_deadline)
 
     def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b""):
         """As MeshHandle.dial. It closes, too, if the other server is not let in within `patience` ns from then on."""

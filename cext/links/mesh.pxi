@@ -69,6 +69,21 @@ cdef void mesh_free(Mesh* mesh) noexcept nogil:
     free(mesh)
 
 
+cdef void mesh_resize(Mesh* mesh, uint32_t places) noexcept nogil:
+    cdef ListWalk all = list_walk(&mesh.engine.accounts)
+    cdef Account* a = account_step(&all)
+    mesh.places = places
+    while a != NULL:
+        if a.told != NULL:
+            (<AccountTold*>a.told).place = pool_place(a.name, places)
+        a = account_step(&all)
+
+
+cdef void mesh_unpin(Account* a) noexcept nogil:
+    if a.told != NULL:
+        (<AccountTold*>a.told).pinned = False
+
+
 cdef int mesh_pin(Mesh* mesh, Account* a) noexcept nogil:
     cdef AccountTold* t = account_told(mesh, a)
     if t == NULL:

@@ -13,6 +13,8 @@ from jsserver.config.options import Options
 from jsserver.config.otherservers import (
     read_timeout,
     read_urls,
+    read_write_deadline,
+    read_write_timeout,
     refused,
     server_url,
     validate_advertise,
@@ -30,7 +32,6 @@ from jsserver.config.values import (
     read_block,
     text,
     type_name,
-    unavailable,
 )
 from jsserver.text.goformat import SECOND, quote
 
@@ -123,10 +124,6 @@ def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> Non
         block.ping_interval = PING_INTERVAL_MAX
 
 
-def _read_write_deadline(block: Cluster, value: Value, problems: Problems) -> None:
-    block.write_deadline = as_duration(value, "write_deadline", problems)
-
-
 _BLOCK: dict[str, Reader] = {
     "name": _read_name,
     "listen": address("host", "port"),
@@ -147,8 +144,8 @@ _BLOCK: dict[str, Reader] = {
     "compression": compression("s2_fast"),
     "ping_interval": _read_ping_interval,
     "ping_max": integer("ping_max"),
-    "write_deadline": _read_write_deadline,
-    "write_timeout": unavailable("cluster (write_timeout)"),
+    "write_deadline": read_write_deadline,
+    "write_timeout": read_write_timeout,
 }
 
 

@@ -10,6 +10,8 @@ from jsserver.config.otherservers import (
     read_maps,
     read_timeout,
     read_urls,
+    read_write_deadline,
+    read_write_timeout,
     refused,
     server_url,
     validate_advertise,
@@ -26,7 +28,6 @@ from jsserver.config.values import (
     read_block,
     text,
     type_name,
-    unavailable,
 )
 from jsserver.text.goformat import quote
 
@@ -106,8 +107,8 @@ _BLOCK: dict[str, Reader] = {
     "gateways": _read_gateways,
     **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), flag("reject_unknown")),
     "tls": _read_tls,
-    "write_deadline": unavailable("gateway (write_deadline)"),
-    "write_timeout": unavailable("gateway (write_timeout)"),
+    "write_deadline": read_write_deadline,
+    "write_timeout": read_write_timeout,
 }
 
 

@@ -40,5 +40,6 @@ class Gateway(Block):
     connect_retries: int = 0
     connect_backoff: bool = False
     reject_unknown: bool = False
+    write_deadline: int = 0
     gateways: list[RemoteGateway] = each(list)
     tls: Tls | None = None

@@ -11,7 +11,13 @@ from jsserver.config.authorization import is_public, valid_subject
 from jsserver.config.compression import compression
 from jsserver.config.leafs import Leafnodes, LeafRemote, LeafUrl
 from jsserver.config.options import GLOBAL_ACCOUNT, Authorization, Options, User
-from jsserver.config.otherservers import read_maps, read_urls, server_url
+from jsserver.config.otherservers import (
+    read_maps,
+    read_urls,
+    read_write_deadline,
+    read_write_timeout,
+    server_url,
+)
 from jsserver.config.values import (
     OptionError,
     Problems,
@@ -268,8 +274,8 @@ _BLOCK: dict[str, Reader] = {
     "no_advertise": flag("no_advertise"),
     "compression": compression("s2_auto"),
     "tls": _read_tls,
-    "write_deadline": unavailable("leafnodes (write_deadline)"),
-    "write_timeout": unavailable("leafnodes (write_timeout)"),
+    "write_deadline": read_write_deadline,
+    "write_timeout": read_write_timeout,
 }
 
 

@@ -104,6 +104,7 @@ class Leafnodes(Block):
     isolate: bool = False
     compression: str = "s2_auto"
     rtt_thresholds: list[int] = each(list)
+    write_deadline: int = 0
     tls: Tls | None = None
 
     @property

@@ -72,7 +72,8 @@ _TAKEN = frozenset(
 _TAKEN_OF_CLUSTER = (
     *("username", "password", "auth_timeout", "routes", "flag_routes", "no_advertise"),
     *("connect_retries", "connect_backoff", "ping_interval", "ping_max", "write_deadline"),
-    *("imports", "exports", "tls"),
+    *("imports", "exports", "tls", "compression", "rtt_thresholds"),
+    *("advertise", "pool_size", "accounts"),
 )
 
 

@@ -199,6 +199,23 @@ class Mesh:
             target.at = now
             self.targets.append(target)
 
+    def recompress(self, mode: str) -> None:
+        """Takes a changed compression mode. Closes links that have to negotiate again."""
+        self.settings.compression = mode
+        for link in self.shown():
+            if link.compression in (compression.NOT_SUPPORTED, mode):
+                continue
+            if compression.needs_another(link.compression, mode):
+                self._transport.cut(link.number, Reason.REMOVED)
+            else:
+                link.compression = mode
+                self._transport.relevel(link.number, mode)
+
+    def close_all(self) -> None:
+        """Closes all links, which are dialled again."""
+        for link in list(self._links.values()):
+            self._transport.cut(link.number, Reason.REMOVED)
+
     def judge_logins(self) -> None:
         """Closes links that were accepted with another login than the present one."""
         for link in self.shown():

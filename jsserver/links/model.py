@@ -126,6 +126,9 @@ class Transport(Protocol):
     def compress(self, link: int, mode: str, first: bytes) -> None:
         """As `resume`; from here on both directions are compressed, beginning with `first`."""
 
+    def relevel(self, link: int, mode: str) -> None:
+        """Changes the mode in which the link sends."""
+
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         """Opens the link for interest and messages."""
 

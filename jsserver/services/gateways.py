@@ -120,6 +120,7 @@ class GatewayService:
             s.host = s.url.rpartition(":")[0].strip("[]")
         s.urls = [s.url]
         self._log.info(f"Address for gateway {quote(s.name)} is {s.url}")
+        self._handle.limit(max(o.write_deadline, 0))
         self.gateways.start(self._pace.now())
         self._pace.go_on()
 
@@ -188,7 +189,8 @@ class GatewayService:
         connection = read_connection(item)
         self._where.setdefault(number, address_of(item))
         who, reason = self._named(number), connection.reason
-        slow = slow_line(connection, self._options, self._options.write_deadline)
+        deadline = self._options.gateway.write_deadline or self._options.write_deadline
+        slow = slow_line(connection, self._options, deadline)
         if slow:
             self._log.info(f"{who} - {slow}")
         self._log.info(f"{who} - Gateway connection closed: {reason}")

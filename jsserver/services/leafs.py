@@ -204,9 +204,14 @@ class LeafService:
             host, _, reached = urls[0].rpartition(":")
             s.host, s.port = host.strip("[]"), int(reached)
         s.urls, s.ws_urls = [*urls, *s.urls], [*self._ws_urls, *s.ws_urls]
+        self._handle.limit(max(self._options.leafnodes.write_deadline, 0))
         self._open_accounts()
         self.leafs.start(self._pace.now())
         self._pace.go_on()
+
+    @property
+    def _write_deadline(self) -> int:
+        return self._options.leafnodes.write_deadline or self._options.write_deadline
 
     def _open_accounts(self) -> None:
         for remote in self.leafs.remotes:
@@ -305,7 +310,7 @@ class LeafService:
         reason = connection.reason
         where = self._where.setdefault(number, address_of(item))
         self._described(connection)
-        slow = slow_line(connection, self._options, self._options.write_deadline)
+        slow = slow_line(connection, self._options, self._write_deadline)
         if slow:
             self.log("info", slow, number)
         name = self.leafs.name_of(number)

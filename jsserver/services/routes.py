@@ -28,6 +28,7 @@ from jsserver.services.linked import (
     compress,
     error_line,
     new_nonce,
+    relevel,
     reports_of,
     slow_line,
 )
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from jsserver.process.logs import Logger
 
 DIAL_TIMEOUT = 2 * SECOND
+DEFAULT_POOL = 3
 MQTT = "$MQTT.>"
 """Subjects between servers that need no permission."""
 
@@ -69,6 +71,14 @@ def _targets(cluster: Cluster) -> list[Target]:
         Target(host=url.host, port=url.port, user=url.user, password=url.password)
         for url in cluster.routes
     ]
+
+
+def _accounts(options: Options) -> list[str]:
+    """The accounts with connections of their own; none without pools."""
+    if options.cluster.pool_size < 0:
+        return []
+    named = [*options.cluster.accounts, *filter(None, [options.system])]
+    return list(dict.fromkeys(named))
 
 
 def _password_sent(cluster: Cluster) -> str:
@@ -129,6 +139,7 @@ class Routes:
         """Remote addresses by connection number."""
         self._passwords = Passwords()
         o = options.cluster
+        self._port = o.port
         settings = Settings(
             server_id=server_id,
             server_name=name,
@@ -142,7 +153,7 @@ class Routes:
             password=o.password,
             fits=self._passwords.fits,
             password_sent=_password_sent(o),
-            pool_size=o.pool_size or 3,
+            pool_size=o.pool_size or DEFAULT_POOL,
             max_payload=options.max_payload,
             headers=not options.no_header_support,
             jetstream=options.jetstream.enabled,
@@ -155,9 +166,7 @@ class Routes:
             compression=o.compression,
         )
         self._permissions = _permissions(o)
-        if settings.pool_size > 0:
-            named = [*o.accounts, options.system] if options.system else o.accounts
-            settings.accounts = list(dict.fromkeys(named))
+        settings.accounts = _accounts(options)
         self.mesh = Mesh(settings, _targets(o), self, new_nonce, random.Random())
         self._pace = Pace(self.mesh.tick)
 
@@ -170,15 +179,37 @@ class Routes:
             s.connect_urls, s.ws_connect_urls = urls
         s.leafnode_urls = leaf_urls
         s.gateway_url = gateway_url
-        s.port = port
-        if o.advertise:
-            s.host, s.port = advertised(o.advertise, port)
-            s.advertise = host_port(s.host, s.port)
+        self._port = port
+        self._advertise_own()
         self._limit()
-        for name in s.accounts:
-            self._handle.pin(self._accounts.open(name))
+        self._pin(s.accounts)
         self.mesh.start(self._pace.now())
         self._pace.go_on()
+
+    def _advertise_own(self) -> None:
+        """Sets where other servers are told to dial this one."""
+        s, o = self.mesh.settings, self._options.cluster
+        s.host, s.port, s.advertise = o.host, self._port, ""
+        if o.advertise:
+            s.host, s.port = advertised(o.advertise, self._port)
+            s.advertise = host_port(s.host, s.port)
+
+    def _pin(self, accounts: list[str]) -> None:
+        for name in accounts:
+            self._handle.pin(self._accounts.open(name))
+
+    def _repool(self) -> None:
+        """Takes another size of pools, and other accounts with connections of their own: all
+        connections are made anew."""
+        s, o = self.mesh.settings, self._options.cluster
+        s.pool_size = o.pool_size or DEFAULT_POOL
+        before, s.accounts = s.accounts, _accounts(self._options)
+        for name in before:
+            if name in self._accounts:
+                self._handle.unpin(self._accounts[name])
+        self._handle.resize(max(s.pool_size, 0))
+        self._pin(s.accounts)
+        self.mesh.close_all()
 
     def follow(self, before: Cluster) -> None:
         """Takes a changed block `cluster` from the options."""
@@ -201,6 +232,12 @@ class Routes:
             self.mesh.judge_logins()
         if before.no_advertise != o.no_advertise:
             self.clients_change()
+        if before.advertise != o.advertise:
+            self._advertise_own()
+        if (before.compression, before.rtt_thresholds) != (o.compression, o.rtt_thresholds):
+            self.mesh.recompress(o.compression)
+        if (before.pool_size, before.accounts) != (o.pool_size, o.accounts):
+            self._repool()
 
     def _limit(self) -> None:
         o = self._options.cluster
@@ -298,6 +335,9 @@ class Routes:
 
     def compress(self, link: int, mode: str, first: bytes) -> None:
         compress(self._handle, link, mode, self._options.cluster.rtt_thresholds, first)
+
+    def relevel(self, link: int, mode: str) -> None:
+        relevel(self._handle, link, mode, self._options.cluster.rtt_thresholds)
 
     def open_link(self, link: int, *, pooled: bool, place: int, account: str) -> None:
         handle = self._accounts[account] if account else None

@@ -7,7 +7,7 @@ import pytest
 
 from tests.client.aio import asynchronous, connected, until
 from tests.client.dialled import ROUTE, Dialled
-from tests.client.mesh import Cluster, page
+from tests.client.mesh import ACCOUNTS, Cluster, clients, page
 from tests.client.reloads import FAILED, reload
 from tests.client.test_route_permissions_diff import OPEN, crossing
 from tests.servers import Server, Servers
@@ -158,6 +158,51 @@ def test_who_comes_meanwhile_hears_of_new_rules(servers: Servers) -> None:
 
 def test_what_stays_as_it_is(servers: Servers) -> None:
     cluster = Cluster(servers)
-    member = cluster.add("o", block="pool_size: 3")
-    reload(member, member.config.replace("pool_size: 3", "pool_size: 2"), says=FAILED)
-    assert "config reload not supported for cluster.pool_size: old=3, new=2" in member.log()
+    member = cluster.add("o")
+    reload(member, member.config.replace("name: C", "name: D"), says=FAILED)
+    assert 'cluster.name: old="C", new="D"' in member.log()
+
+
+def shown(server: Server, key: str) -> list[object]:
+    return [route.get(key) for route in page(server, "routez")["routes"]]
+
+
+async def cross(cluster: Cluster, **options: str) -> None:
+    """Messages go from each member to the other."""
+    async with clients(cluster, **options):
+        pass  # who meets has heard of the other
+
+
+@pytest.mark.parametrize("kinds", ["op", "po", "oo"])
+@asynchronous
+async def test_compression(servers: Servers, kinds: str) -> None:
+    cluster = Cluster(servers)
+    cluster.start(kinds, block="compression: off", monitor=True)
+    await all_routes(cluster.members)
+    for mode in ("s2_fast", "s2_best", "off"):
+        before = {one: shown(one, "rid") for one in cluster.members}
+        for member in cluster.members:
+            was = member.config.partition("compression: ")[2].split()[0]
+            change(member, f"compression: {was}", f"compression: {mode}")
+        for member in cluster.members:
+            every = [mode] * ROUTES_OF_A_PEER
+            await until(lambda m=member, e=every: shown(m, "compression") == e, 30)  # type: ignore[misc]
+            assert mode != "s2_best" or shown(member, "rid") == before[member]
+        await cross(cluster)
+
+
+@pytest.mark.parametrize("kinds", ["op", "po", "oo"])
+@asynchronous
+async def test_pools_and_accounts(servers: Servers, kinds: str) -> None:
+    """All members have the new pool or the account's own connection once all are reloaded."""
+    cluster = Cluster(servers)
+    cluster.start(kinds, block="pool_size: 3", rest=ACCOUNTS, monitor=True)
+    await all_routes(cluster.members)
+    for block, count in (("pool_size: 5", 6), ("pool_size: 2\naccounts: [ONE]", 4), ("", 4)):
+        for member in cluster.members:
+            text = member.config
+            start = text.index("pool_size")
+            end = text.index("}", start)
+            reload(member, f"{text[:start]}{block or 'pool_size: 3'}\n{text[end:]}")
+        await until(lambda c=count: all(routes(one) == c for one in cluster.members), 40)  # type: ignore[misc]
+        await cross(cluster)

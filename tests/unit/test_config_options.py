@@ -338,9 +338,8 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     ("text", "what"),
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
-        ("cluster {write_timeout: close}", "cluster (write_timeout)"),
+        ("cluster {write_timeout: retry}", "the write_timeout policy 'retry'"),
         ("leafnodes {remotes: [{proxy {url: x}}]}", "leafnodes (proxy)"),
-        ("leafnodes {write_deadline: 1s}", "leafnodes (write_deadline)"),
         ("mqtt {port: 1883}", "the mqtt listener"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {tpm {keys_file: x}}", "a key of JetStream in a TPM"),
