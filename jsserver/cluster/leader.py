@@ -15,7 +15,6 @@ import msgspec
 
 from jsserver.api.responses import TYPE_PREFIX, AccountInfo, Response, SuccessResponse
 from jsserver.assets import streams
-from jsserver.assets.assigned import StreamAssignment
 from jsserver.assets.changes import (
     Asked as AskedStream,
 )
@@ -28,7 +27,7 @@ from jsserver.assets.changes import (
     UpdateStream,
 )
 from jsserver.assets.limits import ServerSettings
-from jsserver.cluster import desired, proposals, regroup, wishes
+from jsserver.cluster import desired, proposals, wishes
 from jsserver.cluster.account_info import account_info
 from jsserver.cluster.judge import Decision, Judge, Undone
 from jsserver.cluster.meta import Change, MetaState, Op, created_at, group_of, peers_of
@@ -39,7 +38,6 @@ from jsserver.text.identity import short_hash
 from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 from jsserver.wire.types import (
-    ConsumerConfig,
     Placement,
     RestoreRequest,
     StorageRequest,
@@ -457,7 +455,9 @@ class Leader:
         there = None if known is None else known.consumers.get(change.name)
         if there is None:
             with Undone(judge, decision):
-                peers = self._peers_for(judge, decision.stream, change.config)
+                of_stream = judge.said(change.stream)
+                assert of_stream is not None
+                peers = self.moves.places(of_stream, change.config)
             in_memory = change.config.mem_storage or decision.stream.config.storage == "memory"
             storage = "memory" if in_memory else "file"
             of = proposals.group("C", peers, storage, asked.cluster, self._token(8))
@@ -473,24 +473,6 @@ class Leader:
         if not decision.is_open:
             return proposals.entry(Op.ASSIGN_CONSUMER, said)
         return self._propose(judge, Op.ASSIGN_CONSUMER, said, change, decision)
-
-    def _peers_for(
-        self, judge: Judge, stream: StreamAssignment, config: ConsumerConfig
-    ) -> list[str]:
-        """Ids of the members for a new consumer, members that are online first."""
-        there = judge.said(stream.config.name)
-        all_peers = [] if there is None else desired.open_peers(there)
-        online = self._members.online(all_peers)
-        if not online:
-            raise errcodes.INSUFFICIENT_RESOURCES()
-        replicas = regroup.consumer_replicas(
-            config.num_replicas,
-            len(all_peers),
-            durable=config.durable_name,
-            retention=stream.config.retention,
-        )
-        first = online + [peer for peer in all_peers if peer not in online]
-        return first[:replicas]
 
     def _delete_consumer(self, asked: Asked) -> bytes:
         if not decode.is_empty(asked.body):

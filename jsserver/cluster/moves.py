@@ -151,6 +151,21 @@ class Moves:
             return ""
         return Name(account, args[0], args[1]).info_subject
 
+    def places(self, of_stream: Said, config: ConsumerConfig) -> list[str]:
+        """Ids of the members for a new consumer, members that are online first; ApiError."""
+        peers = desired.open_peers(of_stream)
+        online = self._members.online(peers)
+        if not online:
+            raise errcodes.INSUFFICIENT_RESOURCES()
+        replicas = regroup.consumer_replicas(
+            config.num_replicas,
+            len(peers),
+            durable=config.durable_name,
+            retention=of_stream["stream"].get("retention") or "limits",
+        )
+        first = online + [peer for peer in peers if peer not in online]
+        return first[:replicas]
+
     # ---- changes by requests
 
     def regroup(

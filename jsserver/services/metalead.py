@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from jsserver.api.responses import TYPE_PREFIX, AccountPurgeResponse, Response, SuccessResponse
-from jsserver.cluster import pages
+from jsserver.cluster import pages, unassigned
 from jsserver.cluster.desired import Report, Terms, written
 from jsserver.cluster.leader import Leader, Told, encoded
 from jsserver.cluster.stepdown import successor
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from jsserver.cluster.proposals import Asked
     from jsserver.services.answering import Answering
 
-REPORTS = Kind.RESULT.value + Kind.STEP.value
-"""The subjects of reports to the meta leader."""
+CREATE, DELETE = b"$SYS.JSC.CONSUMER.ASSIGNMENT.CREATE", b"$SYS.JSC.CONSUMER.ASSIGNMENT.DELETE"
+"""The subjects on which members ask for assignments by themselves."""
+REPORTS = (*Kind.RESULT.value, *Kind.STEP.value, CREATE, DELETE)
+"""The subjects on which the meta leader hears members."""
 EVERYBODY = b"$SYS.REQ.SERVER.PING"
 """A request to all servers for their statistics. It has no reply subject: every server then
 publishes them to all."""
@@ -156,6 +158,8 @@ class MetaLead:
             self.step(payload)
         elif subject in Kind.RESULT.value:
             self.result(payload)
+        elif subject in (CREATE, DELETE):
+            self._asked(payload, creates=subject == CREATE)
         return subject in REPORTS
 
     def result(self, payload: bytes) -> bool:
@@ -182,6 +186,21 @@ class MetaLead:
                 made = written(there, report, terms)
                 self._propose_all(self._leader.regrouped(judge, made))
         return True
+
+    def _asked(self, payload: bytes, *, creates: bool) -> None:
+        """Assigns or removes a consumer that a member asks about."""
+        if self._leader is None:
+            return
+        void = ApiError, ValueError, msgspec.DecodeError, decode.Unreadable, RecursionError
+        with suppress(*void):
+            about = unassigned.read(payload)
+            judge, moves = self._leader.judge(about.account), self._leader.moves
+            made = (
+                unassigned.assigned(about, judge, moves)
+                if creates
+                else unassigned.removed(about, judge)
+            )
+            self._propose_all(self._leader.regrouped(judge, made))
 
     def _tell(self, told: Told) -> None:
         self._answering.settle(told.reply, told.body, refused=told.refused)

@@ -1,17 +1,22 @@
 """How the leader of the meta group changes members by wishes, among nats-servers 2.15."""
 
+import contextlib
 import json
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from jsserver.assets.limits import AccountLimits
+from jsserver.cext.bytes import s2_encode
+from jsserver.cluster import unassigned
 from jsserver.cluster.desired import Report, written
 from jsserver.cluster.leader import Leader
 from jsserver.cluster.meta import MetaState
 from jsserver.cluster.moves import Usage
 from jsserver.cluster.proposals import Asked
+from jsserver.wire import decode
 from jsserver.wire.errors import ApiError
 from tests.unit.test_cluster_leader import SETTINGS
 
@@ -226,3 +231,44 @@ def test_new_consumers_are_placed_where_the_data_is(world):
     body = {"stream_name": "S", "config": {"durable_name": "D2", "ack_policy": "explicit"}}
     assert world.ask("CONSUMER.DURABLE.CREATE S D2", body) == 0
     assert {*world.group("D2")["peers"]} == {E, D, C}
+
+
+CREATED = "2026-11-30T06:00:00.000000001Z"
+
+
+def asks(world, creates, **more):
+    """A member asks by itself that a consumer is assigned or removed."""
+    body = json.dumps({"account": ACCOUNT, "stream": "S", "consumer": "D", **more}).encode()
+    about, judge = unassigned.read(body), world.leader.judge(ACCOUNT)
+    moves = world.leader.moves
+    made = unassigned.assigned(about, judge, moves) if creates else unassigned.removed(about, judge)
+    world.agree(world.leader.regrouped(judge, made))
+    return len(made)
+
+
+def test_a_member_has_a_consumer_assigned_and_removed(world):
+    config = CONFIG | {"deliver_policy": "all", "replay_policy": "instant", "name": "D"}
+    state = {"delivered": {"consumer_seq": 3, "stream_seq": 3}, "ack_floor": {}}
+    assert asks(world, True, created=CREATED, config=config, state=state) == 1
+    assert world.group("D")["peers"] == [A, B, C]
+    assert world.stream().consumers["D"]["consumer"] == config
+    assert asks(world, True, created=CREATED, config=config) == 0, "it is assigned already"
+    assert asks(world, False, created="2026-11-30T07:00:00Z") == 0, "another one of this name"
+    assert asks(world, False, created=CREATED) == 1
+    assert not world.stream().consumers
+
+
+@pytest.mark.parametrize("config", [{}, {"durable_name": "D", "of_the_future": 1}])
+def test_a_consumer_that_cannot_be_assigned_is_passed_over(world, config):
+    with contextlib.suppress(decode.Unreadable):
+        asks(world, True, created=CREATED, config=config)
+    assert not world.stream().consumers
+
+
+def test_what_is_asked_may_be_compressed():
+    body = {"account": "A", "stream": "S", "consumer": "D", "created": CREATED}
+    plain = json.dumps(body).encode()
+    assert unassigned.read(b"\1" + s2_encode(plain)) == unassigned.read(plain)
+    for wrong in (b"", b"\1", b"\1x", b"{", b'{"x": 1}', b'{"account": 1}'):
+        with pytest.raises((ValueError, msgspec.DecodeError)):
+            unassigned.read(wrong)
