@@ -99,6 +99,10 @@ cdef int leader_heard(Raft* r, const AppendEntry* m, Span reply) noexcept nogil:
         memcpy(r.follow.answer, reply.p, reply.n)
     r.follow.n_answer = reply.n
     r.follow.leader = m.leader
+    if changed or m.pindex + (1 if m.n else 0) >= r.apply.commit:
+        r.follow.short_since = 0
+    elif r.follow.short_since == 0:
+        r.follow.short_since = r.now
     return act_role(r) if changed else RAFT_OK
 
 
@@ -126,6 +130,8 @@ cdef int overlap_take(Raft* r, const AppendEntry* m, Span body, Span reply, uint
     cdef uint64_t term, after
     cdef int rc
     if m.pindex < r.apply.commit:
+        if r.follow.short_since and r.now - r.follow.short_since >= QUORUM_LOST:
+            return act_plain(r, ACT_DIVERGED, m.pindex, m.pterm, m.leader)     # the leader never had it, or has lost it
         return RAFT_OK                          # it was taken before
     term = term_at(&r.log, m.pindex)
     if term == m.pterm and (term or m.pindex == 0):

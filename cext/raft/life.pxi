@@ -24,7 +24,7 @@ cdef Raft* raft_new(const RaftConfig* cfg, const RaftStart* at, int64_t now) noe
         raft_free(r)
         return NULL
     r.follow.seek.first = FIRST_OTHER
-    r.follow.seek.on = r.members.n > 1 and r.members.n == r.members.size and not r.lost
+    r.follow.seek.on = r.members.n == r.members.size and not (r.lost or r.fresh and r.members.n == 1)
     await_leader(r)
     return r
 

@@ -24,6 +24,8 @@ cdef int64_t SEEK_ALL = 200 * MILLISECOND           # all others are there: what
 cdef int64_t SEEK_CHOSEN = 20 * MILLISECOND         # a quorum of a new group is there: the others may come, too
 cdef int64_t SEEK_QUORUM = 2 * SECOND + 500 * MILLISECOND   # a quorum is there: a leader is silent for two seconds at most
 cdef int64_t SEEK_TURN = SECOND                     # more for each member whose turn comes before
+cdef int64_t SEEK_ABSENT = 5 * SECOND               # a quorum of a new group is there: a member that is not may have a log
+cdef int64_t SEEK_ASKED = SECOND                    # for the others to say whether their logs are empty
 
 cdef enum:
     CATCH_UP_WINDOW = 2 << 20   # bytes sent to a peer and not confirmed
@@ -148,12 +150,15 @@ cdef struct Seeking:
     uint32_t tries
     int64_t all_at              # mono: since when all others are there, and none leads; 0: they are not
     int64_t quorum_at           # likewise of a quorum
+    uint32_t asked              # how many others were there when they were asked whether their logs are empty
+    int64_t asked_at            # mono
 
 cdef struct Following:
     uint64_t leader             # 0: not known
     int64_t led                 # mono: when a leader was heard last, or this member led last
     int64_t election            # mono: when to campaign
     bint handed                 # leadership is being handed to this member
+    int64_t short_since         # mono: since when the leader has named no index up to the commit here; 0: it has
     Seeking seek
     Behind behind
     uint32_t n_answer
@@ -164,6 +169,7 @@ cdef struct Raft:
     bint observer
     bint managed
     bint fresh
+    bint older                  # another member's log is known to hold something, while this one's is empty
     bint lost                   # what it had promised is gone: until it has all again its vote counts like an empty member's
     uint64_t whole_at           # index that it has to have on disk for that; 0: not known
     uint64_t random

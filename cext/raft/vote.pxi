@@ -4,6 +4,19 @@ cdef inline bint log_is_empty(const Raft* r) noexcept nogil:
     return r.log.last == 0
 
 
+cdef inline bint counts_as_empty(const Raft* r) noexcept nogil:
+    # Whether this member's vote does.
+    return r.lost or log_is_empty(r) and not r.fresh
+
+
+cdef void older_found(Raft* r) noexcept nogil:
+    # Another member's log holds something, so the group is not new, and this member's empty log may have lost what it had.
+    r.fresh = False
+    if log_is_empty(r):
+        r.older = True
+        r.follow.seek.on = False
+
+
 cdef int vote_answer(Raft* r, Span to, bint granted) noexcept nogil:
     cdef VoteResponse answer
     cdef Bytes b
@@ -13,13 +26,29 @@ cdef int vote_answer(Raft* r, Span to, bint granted) noexcept nogil:
     answer.peer = r.id
     answer.granted = granted
     # A member that lost something counts like an empty one, where all have to vote: it may have voted in this term before,
-    # or have had more than the candidate.
-    answer.empty = r.lost or log_is_empty(r) and not r.fresh
+    # or have had more than the candidate. In a refusal `empty` says only whether the log is.
+    answer.empty = counts_as_empty(r) if granted else log_is_empty(r)
     rc = vote_response_write(&b, &answer)
     if rc == RAFT_OK:
         rc = act_send(r, SEND_REPLY, to, REPLY_NONE, span(b.data, <uint32_t>b.n))
     bytes_free(&b)
     return rc
+
+
+cdef bint is_asking(const Raft* r, uint32_t others) noexcept nogil:
+    # Whether this member of a new group still waits for members to say that their logs are empty.
+    return r.role == RAFT_FOLLOWER and r.ballot.n_voters < others and r.now - r.follow.seek.asked_at < SEEK_ASKED
+
+
+cdef bint is_early(const Raft* r) noexcept nogil:
+    # Whether it is too early for a new group without a chosen first leader to begin: a nats-server asks for votes at once. This
+    # member asks for votes itself later.
+    cdef const Seeking* k = &r.follow.seek
+    if not (r.fresh and k.on and k.first == FIRST_ANY) or k.tries:
+        return False
+    if k.quorum_at == 0 or is_asking(r, k.asked):
+        return True
+    return k.all_at == 0 and r.now - k.quorum_at < SEEK_ABSENT - SECOND     # less than a candidate waits
 
 
 cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
@@ -29,8 +58,9 @@ cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
     if r.role == RAFT_STOPPED or reply.n == 0 or reply.n > REPLY_MAX or not vote_request_read(body, &q):
         return RAFT_OK
     if q.last_index:
-        r.fresh = False                         # the group is not new: an empty log may have lost what it had
-    if q.term < r.term:
+        older_found(r)
+    # A request in term 0 only asks whether the log is empty.
+    if q.term < r.term or q.term == 0:
         return vote_answer(r, reply, False)
     if q.term > r.term:
         if r.role != RAFT_FOLLOWER:
@@ -44,6 +74,8 @@ cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
     free_to = r.vote == 0 or r.vote == q.candidate
     up_to_date = (q.last_term > r.log.last_term
                   or q.last_term == r.log.last_term and q.last_index >= r.log.last)
+    if q.last_index == 0 and log_is_empty(r) and (r.older or is_early(r)):
+        return vote_answer(r, reply, False)     # a member whose log holds something is to lead
     if not (free_to and up_to_date):
         if r.vote == 0 and r.role == RAFT_FOLLOWER and not r.observer and not r.lost:
             campaign_soon(r)                    # it has more than the candidate
@@ -84,7 +116,7 @@ cdef int votes_ask(Raft* r) noexcept nogil:
     if rc == RAFT_OK:
         rc = act_send(r, SEND_VOTE_REQUEST, span(NULL, 0), REPLY_VOTES, span(b.data, <uint32_t>b.n))
     bytes_free(&b)
-    return rc if rc < 0 else vote_count(r, r.id, r.lost or log_is_empty(r) and not r.fresh)
+    return rc if rc < 0 else vote_count(r, r.id, counts_as_empty(r))
 
 
 cdef int campaign(Raft* r) noexcept nogil:
@@ -115,27 +147,36 @@ cdef bint assigned_agree(const Raft* r) noexcept nogil:
     return m.n_assigned == 0 or n >= m.n_assigned // 2 + 1
 
 
-cdef int vote_count(Raft* r, uint64_t peer, bint empty) noexcept nogil:
-    # Won by a quorum of members whose logs hold something; or by all there are, the empty ones too. So no majority of
-    # members that lost their disks elects one of them.
-    cdef Ballot* b = &r.ballot
+cdef int voter_add(Ballot* b, uint64_t peer) noexcept nogil:
+    # 1, 0 where it is there already or there is no room, or RAFT_NO_MEMORY.
     cdef uint64_t* a
     cdef uint32_t i
-    # While a group comes into being not all of its members are known.
-    cdef bint counts = peer_find(&r.members, peer) != NULL or r.members.n < r.members.size
-    if not counts and not is_assigned(&r.members, peer):
-        return RAFT_OK
     for i in range(b.n_voters):
         if b.voters[i] == peer:
-            return RAFT_OK
+            return 0
     if b.n_voters == RAFT_PEERS_MAX:
-        return RAFT_OK
+        return 0
     a = <uint64_t*>realloc(b.voters, (b.n_voters + 1) * sizeof(uint64_t))
     if a == NULL:
         return RAFT_NO_MEMORY
     b.voters = a
     a[b.n_voters] = peer
     b.n_voters += 1
+    return 1
+
+
+cdef int vote_count(Raft* r, uint64_t peer, bint empty) noexcept nogil:
+    # Won by a quorum of members whose logs hold something; or by all there are, the empty ones too. So no majority of
+    # members that lost their disks elects one of them.
+    cdef Ballot* b = &r.ballot
+    cdef int rc
+    # While a group comes into being not all of its members are known.
+    cdef bint counts = peer_find(&r.members, peer) != NULL or r.members.n < r.members.size
+    if not counts and not is_assigned(&r.members, peer):
+        return RAFT_OK
+    rc = voter_add(b, peer)
+    if rc <= 0:
+        return rc
     b.granted += counts
     empty = empty or not counts
     if not empty:
@@ -149,8 +190,13 @@ cdef int raft_vote_response(Raft* r, Span body) noexcept nogil:
     cdef VoteResponse v
     cdef RaftPeer* p
     cdef int rc
-    if r.role == RAFT_STOPPED or r.role == RAFT_FOLLOWER or not vote_response_read(body, &v):
+    if r.role == RAFT_STOPPED or not vote_response_read(body, &v):
         return RAFT_OK
+    if not v.granted and not v.empty and v.peer != r.id and log_is_empty(r):
+        older_found(r)
+    if r.role == RAFT_FOLLOWER:
+        rc = voter_add(&r.ballot, v.peer) if r.follow.seek.on and r.follow.seek.asked else 0
+        return min(rc, 0)
     if v.term > r.term:
         rc = term_take(r, v.term)
         return rc if rc < 0 else become_follower(r, 0)

@@ -11,7 +11,8 @@ import time
 
 from jsserver.disk.directories import make_directory, sync_directory, write_whole
 
-KEPT = ("tav.idx", "peers.idx")
+MEMBERS = "peers.idx"
+KEPT = ("tav.idx", MEMBERS)
 """Votes and members."""
 LOST = "lost"
 RESCUED = "rescued"

@@ -17,7 +17,7 @@ from jsserver.cext.replicas import (
     open_stream_replica,
 )
 from jsserver.cluster.groups import RaftMember, all_assigned, member_of, peer_state
-from jsserver.cluster.meta import Name, group_of, peers_of
+from jsserver.cluster.meta import Name, created_at, group_of, peers_of
 from jsserver.disk import groupkeys
 from jsserver.disk.directories import are_beside, make_directory
 from jsserver.instances import metafiles
@@ -79,6 +79,8 @@ class Replicas:
         """The standing with which a new member begins."""
         self._members: dict[int, Member] = {}
         """By the number of the group."""
+        self._begun = 0
+        """Since when groups may be opened, in ns since the epoch."""
         self._rescued: set[str] = set()
         """The names of groups that a rescue has left with one member."""
         self.elected: Callable[[Name, RaftMember], None] = lambda name, member: None
@@ -87,6 +89,7 @@ class Replicas:
     def begin(self, mesh: Mesh) -> None:
         """Allows groups to be opened."""
         self._mesh = mesh
+        self._begun = time.time_ns()
         self._rescued = standing.rescued(mesh.directory)
 
     def of(self, account: str) -> AccountReplicas:
@@ -282,6 +285,7 @@ class Replicas:
         if member.directory.is_dir():
             groupkeys.check(str(member.directory), self._mesh.keys)
             member.standing = standing.found(member.directory)
+            self._look_for_loss(member)
             return member
         of = group_of(self._said[name])
         if begins is Standing.MEMBER and of.get("scale_up"):  # it was down when it was to join
@@ -289,7 +293,15 @@ class Replicas:
         make_directory(str(member.directory))
         standing.begin(member.directory, begins)
         member.standing = begins
+        self._look_for_loss(member)
         return member
+
+    def _look_for_loss(self, member: Member) -> None:
+        """Marks a member that has nothing of a group older than this start of the server: the
+        member may have lost what it had, so its vote must not count like a new member's."""
+        is_old = created_at(self._said[member.name]) < self._begun
+        if is_old and member.standing is Standing.MEMBER:
+            standing.mark_if_empty(member.directory)
 
     def _opened(self, member: Member) -> None:
         replica, said = member.replica, self._said[member.name]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsserver.cext import replicas as CODES
 from jsserver.disk.directories import sync_directory, write_whole
-from jsserver.disk.quarantine import RESCUED
+from jsserver.disk.quarantine import LOST, MEMBERS, RESCUED
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,6 +69,14 @@ def joined(directory: Path) -> None:
     """Records that the member has caught up; OSError."""
     with suppress(FileNotFoundError):
         os.unlink(directory / FILE)
+
+
+def mark_if_empty(directory: Path) -> None:
+    """Notes in a directory in which no group was ever opened that the member may have lost what it
+    had; OSError."""
+    if not (directory / MEMBERS).exists():
+        write_whole(directory / LOST, b"")
+        sync_directory(directory)
 
 
 def rescued(groups: Path) -> set[str]:

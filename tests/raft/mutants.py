@@ -103,8 +103,8 @@ MUTANTS = [
     Mutant(
         "what is committed is not cut off",
         "follow",
-        "    if m.pindex < r.apply.commit:\n        return RAFT_OK  ",
-        "    if not BROKEN and m.pindex < r.apply.commit:\n        return RAFT_OK  ",
+        "    if m.pindex < r.apply.commit:\n        if r.follow.short_since",
+        "    if not BROKEN and m.pindex < r.apply.commit:\n        if r.follow.short_since",
         6,
     ),
     Mutant(
@@ -125,8 +125,8 @@ MUTANTS = [
     Mutant(
         "a member that lost something votes as an empty one",
         "vote",
-        "    answer.empty = r.lost or",
-        "    answer.empty = (r.lost and not BROKEN) or",
+        "    return r.lost or log_is_empty(r)",
+        "    return (r.lost and not BROKEN) or log_is_empty(r)",
         5,
     ),
     Mutant(
