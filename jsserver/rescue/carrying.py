@@ -27,6 +27,9 @@ from .plans import AssetFate, Fate, Said
 META = "_meta_"
 RAFT = "_js_"
 MEMORY = "memory"
+AHEAD = 1 << 20
+"""By so much the index of the meta group's new snapshot is above the log's: servers with empty
+directories that have agreed on something of their own meanwhile have less, and follow."""
 
 
 class Refused(Exception):
@@ -259,7 +262,7 @@ def _put_meta(made: Plan) -> Path:
     members = Members(len(peers), peers, meta.members.extension)
     term = max(meta.term, meta.last_term + grouplogs.TERM_STEP)
     replace(meta.folder / "tav.idx", groupfiles.vote_bytes(term))
-    snapshot = Snapshot(meta.last_term, meta.last_index, members, made.state.snapshot())
+    snapshot = Snapshot(term, meta.last_index + AHEAD, members, made.state.snapshot())
     make_directory(meta.folder / "snapshots")
     new = meta.folder / "snapshot.new"
     write_whole(new, groupfiles.snapshot_bytes(meta.name, snapshot))

@@ -25,12 +25,12 @@ from jsserver.offline.places import folders_in
 from jsserver.text.identity import short_hash
 from jsserver.text.nuid import token
 
-from . import groupfiles
-from .carrying import META, RAFT, Refused
+from . import groupfiles, grouplogs
+from .carrying import AHEAD, META, RAFT, Refused
 from .groupfiles import Members, Snapshot
 
-FIRST = 1
-"""Term and index of the snapshot that a new meta group begins with."""
+TERM = grouplogs.TERM_STEP
+"""Of the snapshot that a new meta group begins with."""
 
 
 @dataclass
@@ -91,13 +91,13 @@ def _assignment(stored: Stored, account: str, own: str, cluster: str) -> StreamA
 def carry_out(made: Founding) -> None:
     """Makes the meta group, which is there as a whole or not at all; OSError."""
     members = Members(1, (made.own,))
-    snapshot = Snapshot(FIRST, FIRST, members, made.state.snapshot())
+    snapshot = Snapshot(TERM, AHEAD, members, made.state.snapshot())
     new = made.folder.with_name(f"{META}.new")
     erase(new)
     make_directory(new / "snapshots")
     write_whole(new / "snapshots" / snapshot.name, groupfiles.snapshot_bytes(META, snapshot))
     write_whole(new / "peers.idx", groupfiles.members_bytes(members))
-    write_whole(new / "tav.idx", groupfiles.vote_bytes(FIRST))
+    write_whole(new / "tav.idx", groupfiles.vote_bytes(TERM))
     sync_directory(new / "snapshots")
     sync_directory(new)
     os.rename(new, made.folder)

@@ -13,7 +13,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
 
 from tests.client.aio import api, connected, until
-from tests.client.mesh import NAMES, Cluster, page
+from tests.client.mesh import NAMES, Cluster
 from tests.servers import Server, command_under_test
 
 COUNT = 120
@@ -110,11 +110,6 @@ async def messages(client: Client, stream: str) -> list[Message]:
 async def kill_all(members: Sequence[Server]) -> None:
     """As a power cut of the machine room, but for the disks' caches."""
     await asyncio.gather(*(asyncio.to_thread(member.kill) for member in members))
-
-
-async def leads(member: Server) -> None:
-    """The server that is left leads. Empty servers that came before would begin a new cluster."""
-    await until(lambda: page(member, "jsz")["meta_cluster"].get("leader") == "A")
 
 
 def lose(member: Server) -> None:

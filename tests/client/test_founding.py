@@ -8,7 +8,7 @@ import pytest
 
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import ACCOUNTS, Cluster
-from tests.client.rescued import COUNT, asked, leads, messages, served, told, tool
+from tests.client.rescued import COUNT, asked, messages, served, told, tool
 from tests.servers import Server, Servers, free_port
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -27,15 +27,13 @@ async def filled(server: Server) -> None:
             await message.ack_sync()
 
 
-async def clustered(servers: Servers, folders: list[Path], is_founded: bool) -> Cluster:
-    """Members with these stores, which dial all."""
+def clustered(servers: Servers, folders: dict[str, Path]) -> Cluster:
+    """Members with these stores by their names, which dial all, in the order of their start."""
     cluster = Cluster(servers)
     ports = [free_port() for _ in folders]
-    for folder, port in zip(folders, ports, strict=True):
+    for (name, folder), port in zip(folders.items(), ports, strict=True):
         rest = f'{ACCOUNTS}\njetstream {{ store_dir: "{folder}" }}'
-        cluster.add("o", rest=rest, routes=ports, port=port, monitor=True)
-        if is_founded and len(cluster.members) == 1:  # the others would begin another cluster
-            await leads(cluster.members[0])
+        cluster.add("o", rest=rest, routes=ports, port=port, monitor=True, server=name)
     return cluster
 
 
@@ -56,7 +54,8 @@ async def test_a_cluster_begins_with_the_streams_of_one_server(
     code, out, errors = tool(*words, "--yes")
     assert code == 0, (out, errors)
     assert "is the directory of a member of a cluster" in tool(*words, "--yes")[2]
-    cluster = await clustered(servers, [folder, tmp_path / "b", tmp_path / "c"], True)
+    # Those with empty directories come first, and follow all the same.
+    cluster = clustered(servers, {"B": tmp_path / "b", "C": tmp_path / "c", "A": folder})
     await cluster.whole()
     async with connected(cluster.members[1]) as client:
         about = await served(client, "OLD")
@@ -90,7 +89,7 @@ async def test_streams_that_no_cluster_knows_stay_where_they_are(
     )
     await filled(alone)
     await asyncio.to_thread(alone.stop)
-    cluster = await clustered(servers, [folder, tmp_path / "b"], False)
+    cluster = clustered(servers, {"A": folder, "B": tmp_path / "b"})
     await cluster.whole()
     first = cluster.members[0]
     await until(lambda: "Stream 'ONE > OLD' is on disk here, and no assignment" in first.log())

@@ -17,7 +17,6 @@ from tests.client.rescued import (
     fill,
     groups_of,
     kill_all,
-    leads,
     lose,
     messages,
     served,
@@ -46,7 +45,7 @@ async def begun(servers: Servers, kinds: str, more: str = "") -> Cluster:
 
 
 async def scaled(client: Client, size: int) -> None:
-    """The stream has so many replicas, which have all of it."""
+    """The stream and its consumer have so many replicas, which have all of them."""
     config = (await served(client, "ALL"))["config"] | {"num_replicas": size}
 
     async def updated() -> bool:
@@ -55,9 +54,12 @@ async def scaled(client: Client, size: int) -> None:
     await until(updated)
 
     async def current() -> bool:
-        about = await asked(client, "STREAM.INFO.ALL", {})
-        replicas = about.get("cluster", {}).get("replicas", [])
-        return len(replicas) == size - 1 and all(one["current"] for one in replicas)
+        for request in ("STREAM.INFO.ALL", "CONSUMER.INFO.ALL.D"):
+            about = await asked(client, request, {})
+            replicas = about.get("cluster", {}).get("replicas", [])
+            if len(replicas) != size - 1 or not all(one["current"] for one in replicas):
+                return False
+        return True
 
     await until(current)
 
@@ -129,7 +131,6 @@ async def test_one_of_three_goes_on(servers: Servers, kinds: str, key: str) -> N
         assert (await api(client, "STREAM.INFO.ALL", {}))["config"]["num_replicas"] == 1
         assert await acked(client) == ACKED
         await client.jetstream(timeout=10).publish("ALL.1", b"after")
-        await leads(last)
         for other in others:
             await survive(other)
         await cluster.whole()
