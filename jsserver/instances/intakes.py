@@ -3,7 +3,7 @@
 What they deliver the data plane takes in by itself (cext/stream/intake.pxi). Here is decided where
 a consumer starts, and when a new one is asked for: where the deliveries do not follow each other,
 a message cannot be stored, or nothing comes. All requests go through subjects, wherever the origin
-is. Pauses are nats-server's.
+is. Pauses after a refusal are nats-server's; what is not answered is asked again soon.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS, ANSWER_MOST_SECONDS = 4.0, 30.0
+"""How long an answer is waited for: at first, and at most. Each wait in vain doubles it."""
 TOLD_SECONDS = 10.0
 """Between two lines of the log about messages that are not stored."""
 BETWEEN_SECONDS = 2.0
@@ -194,7 +195,7 @@ class Intake:
     # ---- its life --------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        fails = 0
+        fails, patience = 0, ANSWER_SECONDS
         await asyncio.sleep(_jitter())
         while True:
             await self._shared.turns.come()
@@ -202,17 +203,18 @@ class Intake:
             self._wake.clear()
             self._error, self._asked = None, True
             try:
-                await self._connect()
+                await self._connect(patience)
             except _Refused as refused:
                 self._error, fails = refused.error, fails + 1
+                patience = ANSWER_SECONDS
                 self._warn(refused.error)
-            except TimeoutError:
-                fails += 1
+            except TimeoutError:  # a link may have been cut, or a leader gone
+                fails, patience = 0, min(patience * 2, ANSWER_MOST_SECONDS)
             except StoreError as error:
                 if not self._stream.failing:  # else the log has said why
                     log.warning("%s: %s", self._title, error)
             else:
-                fails = 0
+                fails, patience = 0, ANSWER_SECONDS
                 await self._while_it_comes()
             pause = BETWEEN_SECONDS - (time.monotonic() - asked)
             backoff = min(fails * BACKOFF_SECONDS, MOST_SECONDS)
@@ -257,12 +259,14 @@ class Intake:
 
     # ---- its consumer ----------------------------------------------------------------------------
 
-    async def _connect(self) -> None:
-        """Has a consumer made and takes in what it delivers. _Refused, TimeoutError, StoreError."""
+    async def _connect(self, patience: float) -> None:
+        """Has a consumer made and takes in what it delivers. _Refused, StoreError; TimeoutError
+        where no answer came within `patience` seconds."""
         made = self.source.consumer
         if made is not None:
             subject = f"CONSUMER.RESET.{self.source.name}.{made.name}"
-            answer = await self._ask(sources.api_subject(self.source, subject), b"", b"")
+            asked = sources.api_subject(self.source, subject)
+            answer = await self._ask(asked, b"", b"", patience)
             deliver, name = made.deliver_subject, made.name
             config = self._checked(answer)
             if config.ack_policy != "flow_control":
@@ -274,7 +278,7 @@ class Intake:
                 raise _Refused(wrong().body)
         else:
             deliver = sources.deliver_subject(self.source, self.mirror, nuid.token(8))
-            answer = await self._make(deliver)
+            answer = await self._make(deliver, patience)
             self._checked(answer)
             name = answer.name
         self._stream.handle.take_in(
@@ -288,7 +292,7 @@ class Intake:
             self._transforms,
         )
 
-    async def _make(self, deliver: str) -> _Answer:
+    async def _make(self, deliver: str, patience: float) -> _Answer:
         """The answer to the request for a consumer, also of a server that is older."""
         subject, request = sources.consumer_request(
             self._stream.config,
@@ -299,18 +303,18 @@ class Intake:
             deliver,
             self._start(),
         )
-        answer = await self._ask(subject, LEVEL, msgspec.json.encode(request))
+        answer = await self._ask(subject, LEVEL, msgspec.json.encode(request), patience)
         if answer.error is None or answer.error.err_code not in OLD_SERVER:
             return answer
         named = request.config.name
         request.config.sourcing = False
         request.config.name = f"{named}_{nuid.token(8)}"
         subject = subject.replace(named, request.config.name, 1)
-        return await self._ask(subject, b"", msgspec.json.encode(request))
+        return await self._ask(subject, b"", msgspec.json.encode(request), patience)
 
-    async def _ask(self, subject: str, headers: bytes, body: bytes) -> _Answer:
+    async def _ask(self, subject: str, headers: bytes, body: bytes, patience: float) -> _Answer:
         asking = self._shared.asking
-        answer = await asking.ask(self._handle, subject, headers, body, ANSWER_SECONDS)
+        answer = await asking.ask(self._handle, subject, headers, body, patience)
         try:
             return msgspec.json.decode(answer, type=_Answer)
         except msgspec.DecodeError:
