@@ -1,4 +1,4 @@
-"""Members of groups that cannot go on are opened anew after a while.
+"""Reopens members of groups that have failed.
 
 Lives in the event loop.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from jsserver.services.membership import Member
 
 ANEW = 1.0
-"""Seconds after which a member that cannot go on is opened anew."""
+"""Seconds before a member that has failed is reopened."""
 AGAIN = 5.0
-"""Seconds after which it is tried again where that failed."""
+"""Seconds before the next attempt, if the reopening fails."""
 
 
 class Anew:
-    """Those of a server."""
+    """Reopens the members of one server."""
 
     def __init__(
         self,
@@ -35,20 +35,20 @@ class Anew:
         asset: Callable[[str, str, str], Stream | Consumer | None],
         reopen: Callable[[Name, bool], None],
     ) -> None:
-        """`asset`: what runs under the names of an account, a stream and a consumer; `reopen`:
-        opens an asset, a stream with its consumers; where asked for, with nothing."""
+        """`asset` finds the running stream or consumer by account, stream and consumer. `reopen`
+        reopens a consumer, or a stream with its consumers; True: without its data."""
         self._log = log
         self._asset = asset
         self._reopen = reopen
         self._seen: weakref.WeakSet[Member] = weakref.WeakSet()
-        """Members that are to be opened anew."""
+        """Failed members whose reopening is scheduled."""
         self._failed: set[Name] = set()
-        """Streams that are to be opened once more."""
+        """Streams whose next attempt is scheduled."""
 
     def look(self, member: Member) -> None:
-        """Where a member cannot go on it is opened anew, with nothing where what it has is not what
-        the group agreed on. One that is being made is looked at again when it is open: what it
-        told before found nobody."""
+        """Schedules the reopening of a member if the member has failed; without its data if these
+        differ from what the group agreed on. Also called when an asset has been opened: a member
+        may have failed before its asset could be found."""
         what = _halted(member)
         if not what or member in self._seen or not self._runs(member):
             return
@@ -63,12 +63,12 @@ class Anew:
 
     def _open(self, member: Member, empty: bool) -> None:
         if not self._runs(member):
-            return  # it was removed or opened meanwhile
+            return  # the asset was removed or reopened meanwhile
         asset = member.name
         self._reopen(asset if empty else asset._replace(consumer=""), empty)
 
     def failed(self, asset: Name, step: Step) -> None:
-        """A step failed: one that opens something anew is taken again, as a disk may have room
+        """Schedules another attempt after a failed step that reopens: the disk may have room by
         then."""
         whole = asset._replace(consumer="")
         if step.anew and whole not in self._failed:
@@ -81,8 +81,8 @@ class Anew:
 
 
 def _halted(member: Member) -> int:
-    """NEWS_FAILED or NEWS_DIVERGED where it cannot go on, else 0."""
+    """NEWS_FAILED or NEWS_DIVERGED if the member has failed, else 0."""
     try:
         return member.replica.halted()
     except ValueError:
-        return 0  # it is closed
+        return 0  # the member is closed
