@@ -31,6 +31,9 @@ class TestEnv(EnvBox):
     @property
     def subscriptions(self) -> list[bytes]: ...
     @property
+    def subscribed(self) -> int:
+        """How often these became others."""
+    @property
     def open_batches(self) -> tuple[int, int, int]: ...
     @property
     def timers(self) -> int: ...

@@ -86,6 +86,7 @@ cdef class TestEnv(EnvBox):
     cdef readonly list events
     cdef readonly list clients          # (subject, queue group) pairs that a client listens on
     cdef readonly set full              # subjects of clients that have too much to take
+    cdef readonly int subscribed        # how often the server's subscriptions became others
 
     def __cinit__(self, int64_t now=1_700_000_000_000_000_000, uint64_t seed=1):
         env_lock_init(&self.lock)
@@ -419,6 +420,7 @@ cdef void* test_subscribe(void* ctx, void* account, Span subject, int hears, inb
         sub.listens = hears & LISTENS != 0
         sub.next = box.subs
         box.subs = sub
+        box.subscribed += 1
         if sub.listens:
             box.tell_watches(span_bytes(subject), b"", True)
     return sub
@@ -430,6 +432,7 @@ cdef void test_unsubscribe(void* ctx, void* handle) noexcept nogil:
     sub.closed = True
     with gil:
         box = <TestEnv>ctx
+        box.subscribed += 1
         if box.routing:
             return
         at = &box.subs

@@ -14,7 +14,8 @@ from tests.sim.clients import Client, Publisher, Reader, homeless
 from tests.sim.cluster_kinds import KINDS, Kind, stream_of
 from tests.sim.cluster_notes import Notes
 from tests.sim.disk import name_seed
-from tests.sim.faults import damage, some_faults
+from tests.sim.faults import after_election, damage, some_faults
+from tests.sim.interest import Interest
 from tests.sim.notes import Wrong
 from tests.sim.servers import Server
 from tests.unit.stream_world import LIMITS, MS, SECOND
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 FASTEST, SLOWEST = 50_000, 3 * MS
 """Nanoseconds that a message takes between two servers: at least, at most."""
+CUT_AFTER_ELECTION = 0.05
+"""The chance that power is lost just after an election."""
 STEP = 50 * MS
 """Nanoseconds between two turns of the clients and the faults."""
 AGAIN = 30 * SECOND
@@ -53,6 +56,7 @@ class Cluster:
         """When the last message of a link arrives."""
         self.breaks: dict[tuple[int, int], int] = {}
         """How often a route has broken: messages of before are lost."""
+        self.interest = Interest(self)
         self.owners: dict[bytes, Server] = {}
         """The server behind each inbox of a group."""
         self.cut: set[tuple[int, int]] = set()
@@ -65,11 +69,15 @@ class Cluster:
         self.sent = 0
         self.leaders: dict[tuple[str, int], bytes] = {}
         """Leaders by group and term: no term may have two."""
+        self.outdated: set[bytes] = set()
+        """Answers to publishes by a leader that did not know yet that another one leads."""
         self.notes = Notes()
         self.subjects = self.rng.choice((1, 3, 20))
         self.pace = self.rng.choice((100 * MS, 300 * MS, 300 * MS, SECOND))
         self.acks = self.rng.choice((0.5, 0.9, 1.0))
         self.stream = stream_of(kind, self.rng)
+        self.first = self.rng.choice((-1, self.rng.randrange(kind.servers)))
+        """The number of the server that is to lead new groups first; -1: no server is chosen."""
         self.faults = some_faults(self.rng)
         self.damaged: Server | None = None
         """The server whose files were damaged, until all members agree again."""
@@ -104,6 +112,7 @@ class Cluster:
                 continue
             self.now = step
             step += STEP
+            self.interest.look()
             if until is not None and until():
                 return True
             for client in self.clients:
@@ -131,16 +140,19 @@ class Cluster:
         route."""
         if not self.reaches(a, b) or (self.loss and self.rng.random() < self.loss):
             return
+        late = 0
+        if self.kind.odd and not self.peace and self.rng.random() < 0.01:
+            late = self.below(5 * SECOND)
+        self.route(a, b, do, *args, late=late)
+
+    def route(self, a: int, b: int, do: Callable[..., None], *args: Any, late: int = 0) -> None:
+        """As `link`, but no message is lost while the route stands. `late`: a delay in ns that
+        lets later messages overtake this one."""
         pair = a, b
-        when = self.now + FASTEST + self.below(SLOWEST - FASTEST)
-        late = False
-        if not self.peace:
-            if self.rng.random() < 0.002:
-                when += self.below(3 * SECOND)
-            late = self.kind.odd and self.rng.random() < 0.01
-        if late:
-            when += self.below(5 * SECOND)
-        else:
+        when = self.now + FASTEST + self.below(SLOWEST - FASTEST) + late
+        if not self.peace and self.rng.random() < 0.002:
+            when += self.below(3 * SECOND)
+        if not late:
             before = self.links.get(pair, 0)
             if when <= before:
                 when = before + 1
@@ -175,6 +187,8 @@ class Cluster:
                     heard = server.hear_message
                     self.link(sender.number, server.number, heard, dest, reply, header, data)
         elif kind in (b"ack", b"done", b"inbox"):
+            if kind == b"ack" and self.is_outdated(sender):
+                self.outdated.add(dest)
             client = self.clients[int(dest.split(b".", 2)[1][1:])]
             if client.home == sender.number:
                 when = self.now + FASTEST + self.below(MS)
@@ -183,6 +197,11 @@ class Cluster:
                 self.link(
                     sender.number, client.home, client.hear, dest, reply, data, self.now
                 )
+
+    def is_outdated(self, server: Server) -> bool:
+        """Whether the stream has had a leader of a later term than this server knows."""
+        last = max((term for of, term in self.leaders if of == "stream"), default=0)
+        return server.stream is not None and server.stream.state().term < last
 
     def client_says(
         self, client: Client, subject: bytes, data: bytes, reply: bytes, header: bytes
@@ -222,6 +241,7 @@ class Cluster:
         server, name = self.servers[one], self.names[other]
 
         def gone() -> None:
+            self.interest.lost(server, self.servers[other])
             for member in (server.stream, server.consumer):
                 if member is not None:
                     member.gone(name)
@@ -236,13 +256,21 @@ class Cluster:
             if member is None:
                 continue
             state = member.state()
-            if state.role == "leader":
-                before = self.leaders.setdefault((of, state.term), server.name)
-                if before != server.name:
+            if state.role in ("elected", "leader"):
+                before = self.leaders.get((of, state.term))
+                if before is None:
+                    self.leaders[of, state.term] = server.name
+                    self.elected(server)
+                elif before != server.name:
                     raise Wrong(f"term {state.term} of the {of} has two leaders")
                 if of == "consumer" and server.consumer_leads():
                     with suppress(StoreError):
                         self.notes.floor(state.term, server.consumer_state().floor[1])
+
+    def elected(self, server: Server) -> None:
+        """A server leads a group that no server led in this term; something may go wrong then."""
+        if not self.peace and self.rng.random() < CUT_AFTER_ELECTION:
+            self.at(self.now + self.below(3 * MS), after_election, self, server)
 
     # ---- disks
 

@@ -28,6 +28,8 @@ class Mutant(NamedTuple):
     part: str
     text: str
     broken: str
+    kinds: tuple[str, ...] = tuple(KINDS)
+    """The kinds of clusters whose histories may show the mutant."""
 
 
 OF_RAFT = (
@@ -43,8 +45,16 @@ OF_RAFT = (
     "a message follows the entry before it",
     "votes of empty members make no majority",
 )
+KINDS_OF = {
+    "one vote a term": ("five",),
+    "votes of empty members make no majority": ("damage",),
+}
 MUTANTS = [
-    *(Mutant(m.rule, "raft", m.part, m.text, m.broken) for m in raft.MUTANTS if m.rule in OF_RAFT),
+    *(
+        Mutant(m.rule, "raft", m.part, m.text, m.broken, KINDS_OF.get(m.rule, tuple(KINDS)))
+        for m in raft.MUTANTS
+        if m.rule in OF_RAFT
+    ),
     Mutant(
         "the file of a vote is synced",
         "raftlog",
@@ -96,6 +106,7 @@ MUTANTS = [
         "serving",
         "    if x.holes and ",
         "    if not BROKEN and x.holes and ",
+        ("limits",),
     ),
     Mutant(
         "damage costs a member nothing that its leader has",
@@ -103,6 +114,7 @@ MUTANTS = [
         "catchup",
         "    return seq if seq <= head.last else 0\n",
         "    return seq if seq <= head.last and not BROKEN else 0\n",
+        ("damage",),
     ),
 ]
 
@@ -162,9 +174,10 @@ def build() -> None:
 def caught(number: int, seeds: int) -> str:
     """How a history notices a mutant (0: no mutant), with its seed; "": no history of so many seeds
     does."""
+    kinds = MUTANTS[number - 1].kinds if number else tuple(KINDS)
     code = (
         "import sys\nfrom tests.sim.cluster import history\n"
-        f"kinds = {list(KINDS)}\nfor seed in range(1, {seeds} + 1):\n"
+        f"kinds = {kinds}\nfor seed in range(1, {seeds} + 1):\n"
         "    try:\n        history(seed, kinds[seed % len(kinds)])\n"
         "    except Exception as e:\n        sys.exit(str(e).partition('\\n')[0])\n"
     )

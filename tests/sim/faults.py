@@ -50,6 +50,14 @@ def pause(cluster: Cluster, server: Server) -> None:
     cluster.note(f"{server.number} is paused until {server.paused_until / SECOND:.3f}")
 
 
+def stand_still(cluster: Cluster, server: Server) -> None:
+    """All servers are paused until the same moment: then many members ask for votes at once."""
+    until = cluster.now + cluster.rng.randrange(20 * SECOND)
+    cluster.note(f"all are paused until {until / SECOND:.3f}")
+    for one in cluster.servers:
+        one.paused_until = until
+
+
 def cut_link(cluster: Cluster, server: Server) -> None:
     other = cluster.rng.randrange(len(cluster.servers))
     cluster.cut.add((server.number, other))
@@ -142,12 +150,41 @@ def after_ack(cluster: Cluster) -> None:
         cluster.note(f"{leader.number} leads, and is alone")
 
 
+def after_election(cluster: Cluster, server: Server) -> None:
+    """A server was elected just now: it loses power, or all servers do, before another sync."""
+    if server.up:
+        (lose_power if cluster.rng.random() < 0.3 else lose_all_power)(cluster, server)
+
+
+def replace_disk(cluster: Cluster, server: Server) -> None:
+    """One follower is behind; then the disk of another one is replaced while the leader is down."""
+    leader = next((one for one in cluster.servers if one.leads()), None)
+    if leader is None or cluster.damaged is not None or not cluster.kind.damage:
+        return
+    behind, emptied = [one for one in cluster.servers if one is not leader][:2]
+    until = cluster.now + cluster.rng.randrange(SECOND, 4 * SECOND)
+    cluster.alone[behind.number] = until
+    cluster.note(f"{behind.number} is alone until {until / SECOND:.3f}")
+
+    def replace() -> None:
+        if cluster.peace or cluster.damaged is not None or not (leader.up and emptied.up):
+            return
+        cluster.note(f"{emptied.number} gets a new disk, and {leader.number} is killed")
+        cluster.damaged = emptied
+        cluster.stop(leader, True)
+        cluster.stop(emptied, True)
+        emptied.empty()
+
+    cluster.at(until, replace)
+
+
 FAULTS: list[tuple[float, Fault]] = [
     (0.004, kill),
     (0.004, lose_power),
     (0.002, lose_all_power),
     (0.001, lose_most_power),
     (0.004, pause),
+    (0.001, stand_still),
     (0.008, cut_link),
     (0.004, cut_off),
     (0.005, lose_route),
@@ -158,6 +195,7 @@ FAULTS: list[tuple[float, Fault]] = [
     (0.004, hand_over),
     (0.003, move_clock),
     (0.005, upkeep),
+    (0.004, replace_disk),
 ]
 
 
@@ -193,6 +231,8 @@ def flip(cluster: Cluster, server: Server) -> None:
     """Flips a bit of a file."""
     rng = cluster.rng
     files = files_of(server, b"/S") + files_of(server, b"/groups")
+    if rng.random() < 0.5:  # messages, which a snapshot may stand for
+        files = files_of(server, b"/S/msgs") or files
     if not files:
         return
     path = rng.choice(files)

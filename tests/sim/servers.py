@@ -21,6 +21,7 @@ from tests.cext.raft import write_peer_state
 from tests.cext.replicas import state_of
 from tests.cext.stream import TestAccount, TestEnv, open_test_stream
 from tests.sim.disk import SimDisk, look
+from tests.sim.interest import SHOWN
 from tests.sim.notes import Wrong
 from tests.unit.consumer_states import State, read_state
 from tests.unit.stream_world import FILE, SECOND, consumer_params, stream_params
@@ -91,6 +92,10 @@ class Server:
             self.env.listen(inbox)
         self.disk.attach(self.env, 0)
         self.groups = RaftGroups(self.env, TestAccount(), SERVING_MOST)
+        self.seen: dict[int, frozenset[bytes]] = {}
+        """The subscriptions of the other servers, as far as this server knows, by their numbers."""
+        self.subscribed = 0
+        cluster.interest.begins(self)
         self.open()
         self.turn()
 
@@ -100,6 +105,7 @@ class Server:
         try:
             self.open_stream()
             self.open_consumer()
+            self.choose()
         except (StoreError, GroupError, OSError) as error:
             if not self.disk.dead:
                 self.close_members()
@@ -126,6 +132,12 @@ class Server:
             handle.close(False)
             raise
         handle.await_consumers()
+
+    def choose(self) -> None:
+        """Makes this server the first leader of its new groups, if the history chose it."""
+        for member in (self.stream, self.consumer):
+            if member is not None and member.found.fresh and self.cluster.first == self.number:
+                member.choose()
 
     def place(self, path: Place) -> Place | None:
         """The place of a stream in files; None in memory."""
@@ -231,6 +243,19 @@ class Server:
             env.inject(dest, data, reply, header, True, True)
             self.ends_turn()
 
+    def shows(self) -> frozenset[bytes]:
+        """The subscriptions that other servers are told of."""
+        return frozenset(s for s in self.env.subscriptions if s.startswith(SHOWN))
+
+    def sees(self, number: int, subjects: frozenset[bytes]) -> None:
+        """Another server tells its subscriptions."""
+        before = self.seen.get(number, frozenset())
+        self.seen[number] = subjects
+        for subject in sorted(before - subjects):
+            self.env.ignore(subject)
+        for subject in sorted(subjects - before):
+            self.env.listen(subject)
+
     def hear_client(self, subject: bytes, data: bytes, reply: bytes, header: bytes) -> None:
         self.turn(lambda: self.env.inject(subject, data, reply, header))
 
@@ -245,6 +270,9 @@ class Server:
                 carry(self, dest, reply, header, data)
         if env.events:
             self.hear()
+        if env.subscribed != self.subscribed:
+            self.subscribed = env.subscribed
+            self.cluster.interest.changed(self)
         self.see_to_later()
 
     def see_to_later(self) -> None:

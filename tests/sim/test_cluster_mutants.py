@@ -11,18 +11,14 @@ from tests.sim.cluster_mutants import MUTANTS, build, caught
 
 SEEDS = int(os.environ.get("CLUSTER_MUTANT_SEEDS", "0"))
 UNSEEN = (
-    "a vote is on disk before it is told",
-    "one vote a term",
     "entries of former terms are not committed by counting",
-    "votes of empty members make no majority",
     "a log lets go what a snapshot stands for when that is on disk",
     "a log begins behind what the stream's store has on disk",
     "a stream's leader has applied all that its log has",
     "members become the same as a leader that one of them took messages from",
-    "damage costs a member nothing that its leader has",
 )
 """Rules whose breach no 200 histories are known to notice. `tests/raft` notices those of the Raft
-layer, `test_cluster_catchup.py` and `test_cluster_damage.py` the last two."""
+layer, `test_cluster_catchup.py` the last one."""
 
 pytestmark = pytest.mark.skipif(not SEEDS, reason="CLUSTER_MUTANT_SEEDS is 0")
 
