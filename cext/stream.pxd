@@ -299,6 +299,8 @@ cdef struct StreamEntry:
     uint64_t lseq           # of a message: sequences that were used or refused before it, as the leader counted
     Span reply              # whom the answer goes to
     bint sourced            # a message that a mirror or source took in
+    bint judged             # the leader says whether a consumer wants the message; else each member sees for itself
+    bint unwanted           # no consumer wants the message: it uses up its sequence
     Span batch              # id of the atomic batch that a message is of; empty: of none
     uint64_t batch_seq      # from 1
     bint batch_ends

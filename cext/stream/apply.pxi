@@ -100,6 +100,17 @@ cdef int entry_roll_up(Stream* s, Change* c) noexcept nogil:
     return rc if rc != ST_OK else entry_purge_begin(s, c.subject, c.seq, 0)
 
 
+cdef void interest_applied(Stream* s, const StreamEntry* e) noexcept nogil:
+    # Consumers are created and deleted by another group, so members may differ in who wanted the message when they applied it:
+    # what its leader saw counts. Where the leader is a nats-server, each member sees for itself, as a nats-server does.
+    cdef Member* m = s.member
+    if m.leads and e.change.seq <= m.early:
+        stream_settle(s, e.change.seq, False)
+    if m.leads and is_unwanted(s, e.change.subject):
+        stream_settle(s, e.change.seq, True)        # those that wanted it are gone since
+    stray_note(s, e, e.change.seq)
+
+
 cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
     # ST_OK; MEMBER_*; or the store's error
     cdef Change* c = &e.change
@@ -111,7 +122,7 @@ cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
     c.id = h.msg_id
     if h.rollup.n and s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE:
         c.rollup = rollup_of(h.rollup)
-    if is_unwanted(s, c.subject):
+    if e.unwanted if e.judged else is_unwanted(s, c.subject):
         c.kind = CHANGE_SKIP
     elif h.ttl.n and not get_ttl(h.ttl, &ttl):
         return entry_refused(s, e)
@@ -122,8 +133,7 @@ cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
         return entry_refused(s, e)
     if rc == ST_OK:
         entry_answer(s, e, c.seq)
-        if s.member.leads and c.seq <= s.member.early:
-            stream_settle(s, c.seq, False)
+        interest_applied(s, e)
     return MEMBER_DIVERGED if rc == ST_ORDER else rc
 
 
@@ -225,7 +235,10 @@ cdef int entry_numbered(Stream* s, StreamEntry* e) noexcept nogil:
     if e.change.kind == CHANGE_SKIP and e.change.most:
         return entry_skip_run(s, e, state.last_seq)
     if e.lseq - s.member.refused < state.last_seq or (e.lseq == 0 and state.last_seq):
-        return entry_refused(s, e) if was_refused(s, e) else ST_OK      # already applied
+        if was_refused(s, e):
+            return entry_refused(s, e)
+        stray_note(s, e, e.lseq + 1 - s.member.refused)
+        return ST_OK                                # already applied
     if e.change.kind == CHANGE_SKIP:
         return skip_to(s, state.last_seq + 1)
     return entry_message(s, e, &state)

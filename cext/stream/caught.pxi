@@ -2,7 +2,7 @@
 
 cdef void member_installed(Stream* s, uint64_t refused, uint64_t last) noexcept nogil:
     held_drop(&s.member.held)
-    s.member.strays = last + 1
+    s.member.strays.n = 0
     s.member.position = last
     s.member.id_unknown = s.member.id_unknown or is_last_gone(s)
     s.member.abandoned = 0

@@ -13,7 +13,10 @@ cdef enum:
 cdef enum:
     ENTRY_COMPRESSED_FROM = 8192    # bytes of subject, reply, header and data beyond which a message is compressed
     ENTRY_PLAIN_MAX = 64 << 20      # of a message that is compressed
-    ENTRY_SOURCED = 1               # a flag of a message
+    # Flags of a message. nats-server knows the first one, and passes over the others.
+    ENTRY_SOURCED = 1
+    ENTRY_JUDGED = 0x20
+    ENTRY_UNWANTED = 0x40
 
 
 cdef bint take_text(Span* s, Span* out, bint short) noexcept nogil:
@@ -37,6 +40,8 @@ cdef bint message_get(Span body, StreamEntry* e) noexcept nogil:
     if body.n and not get_uv(&body, &flags):
         return False
     e.sourced = flags & ENTRY_SOURCED != 0
+    e.judged = flags & ENTRY_JUDGED != 0
+    e.unwanted = e.judged and flags & ENTRY_UNWANTED != 0
     c.kind = CHANGE_MESSAGE
     if c.subject.n == 0 and c.header.n == 0 and c.data.n == 0 and c.ts == 0:
         c.kind = CHANGE_SKIP
@@ -185,6 +190,8 @@ cdef int put_text(Bytes* out, Span s, bint short) noexcept nogil:
 cdef int message_body_put(const StreamEntry* e, Bytes* out) noexcept nogil:
     cdef uint8_t flags = ENTRY_SOURCED if e.sourced else 0
     cdef int rc = ST_OK
+    if e.judged:
+        flags |= ENTRY_JUDGED | ENTRY_UNWANTED if e.unwanted else ENTRY_JUDGED
     if bytes_add(out, &e.lseq, 8) < 0 or bytes_add(out, &e.change.ts, 8) < 0:
         return ST_NO_MEMORY
     rc = put_text(out, e.change.subject, True)

@@ -3,6 +3,7 @@
 
 cdef enum:
     SETTLE_TURN = 1000              # messages
+    STRAYS_MAX = 1 << 17
 
 
 cdef int ask_needs(void* ctx, void* kept) noexcept nogil:
@@ -82,12 +83,20 @@ cdef void settle_from(Stream* s, uint64_t* at, bint all, uint32_t* left) noexcep
                 stream_remove(s, CHANGE_RELEASE, seq, False)
 
 
-cdef void strays_settle(Stream* s, bint acked) noexcept nogil:
-    # Looks for strays in turns: messages that this member has of entries that it applied before its consumers were open, which
-    # the other members may have skipped. acked: also those that a consumer wants, and needs no more.
+cdef void stray_note(Stream* s, const StreamEntry* e, uint64_t seq) noexcept nogil:
+    # A message that a nats-server proposed, applied or found applied before the consumers are open. What finds no room stays.
     cdef Member* m = s.member
-    if s.cfg.retention == RETENTION_INTEREST and m.strays <= m.strays_end:
-        m.stray = max(m.strays, <uint64_t>1)
+    if s.cfg.retention == RETENTION_INTEREST and s.consumer_missing and not e.judged and m.strays.n < STRAYS_MAX * sizeof(seq):
+        bytes_add(&m.strays, &seq, sizeof(seq))
+
+
+cdef void strays_settle(Stream* s, bint acked) noexcept nogil:
+    # Looks for strays in turns: messages that this member has of a nats-server's entries, applied before its consumers were open,
+    # which the other members may have skipped. acked: also those that a consumer wants, and needs no more; that look is the last.
+    cdef Member* m = s.member
+    if m.strays.n:
+        m.stray = 0
+        m.straying = True
         m.strays_acked = acked
         task_post(&s.env.tasks, &s.settle)
 
@@ -97,25 +106,23 @@ cdef void strays_from(Stream* s, uint32_t* left) noexcept nogil:
     cdef Member* m = s.member
     cdef Telling t
     cdef Change c
-    cdef uint64_t seq
     memset(&c, 0, sizeof(Change))
     c.kind = CHANGE_RELEASE
     c.ts = s.env.now
-    while m.stray and left[0]:
+    while m.stray < m.strays.n and left[0]:
         left[0] -= 1
-        seq = store_next_seq(s.store, NULL, m.stray)
-        if seq == 0 or seq > m.strays_end:
-            m.stray = 0
-            break
-        m.stray = seq + 1
-        ask(s, &t, seq)
+        memcpy(&c.seq, m.strays.data + m.stray, sizeof(c.seq))
+        m.stray += sizeof(c.seq)
+        ask(s, &t, c.seq)
         if not t.wanted or (m.strays_acked and not t.needed):
-            c.seq = seq
             stream_apply(s, &c)
+    m.straying = m.stray < m.strays.n
+    if m.strays_acked and not m.straying:
+        bytes_free(&m.strays)
 
 
 cdef bint strays_left(const Stream* s) noexcept nogil:
-    return s.member != NULL and s.member.stray != 0
+    return s.member != NULL and s.member.straying
 
 
 cdef void settle_turn(Task* t) noexcept nogil:

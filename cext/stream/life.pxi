@@ -100,6 +100,7 @@ cdef void member_free(Stream* s) noexcept nogil:
     bytes_free(&m.proposals)
     bytes_free(&m.pattern)
     bytes_free(&m.kept)
+    bytes_free(&m.strays)
     bytes_free(&m.header)
     free(m)
     s.member = NULL
@@ -245,7 +246,6 @@ cdef void check_due(Timer* t, int64_t now) noexcept nogil:
     stream_settle(s, 0, False)
     if not s.consumer_missing:
         strays_settle(s, True)
-        s.member.strays = s.entered + 1
     if s.member.leads:
         check_set(s)
 
@@ -278,7 +278,6 @@ cdef void stream_served(Stream* s) noexcept nogil:
     s.consumer_missing = False
     stream_settle(s, 0, False)
     if s.member != NULL:
-        s.member.strays_end = s.entered
         strays_settle(s, False)
         check_set(s)
 

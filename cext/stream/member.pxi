@@ -15,9 +15,9 @@ cdef struct Member:
     uint64_t position           # the last sequence used by entries; at a start the store may be ahead of the log
     uint64_t early              # while leading: consumers let go of messages up to here that were not stored yet
     Timer check                 # the next check for messages that no consumer needs
-    uint64_t strays             # interest retention: messages from here on may have come before the consumers were open
-    uint64_t strays_end         # ... up to here
-    uint64_t stray              # the next sequence to check; 0: done
+    Bytes strays                # interest retention: sequences of a nats-server's messages applied before the consumers were open
+    size_t stray                # the next one to check: bytes
+    bint straying
     bint strays_acked           # a message that a consumer wants and has done with is a stray, too
     bint id_unknown             # the last message is gone, and its id as well
     uint64_t refused            # entries that used a number of the group's but no sequence of the stream

@@ -36,7 +36,9 @@ cdef int message_propose(Stream* s, StreamEntry* e) noexcept nogil:
     cdef Change staged = c[0]
     cdef int rc
     e.lseq = c.seq - 1 + m.refused + m.abandoned
-    c.kind = CHANGE_MESSAGE             # whether somebody wants it is seen when it is applied
+    e.judged = s.cfg.retention == RETENTION_INTEREST
+    e.unwanted = e.judged and c.kind == CHANGE_SKIP
+    c.kind = CHANGE_MESSAGE
     if m.came_to.n:
         c.subject = m.came_to
     rc = proposal_add(s, e)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.cext.stream import PyMember, TestEnv, put_change
+from tests.cext.stream import PyMember, TestEnv, get_change, put_change
 from tests.unit.stream_world import FILE, INTEREST, MEMORY, SECOND, World, compiled, headers
 
 MESSAGE, SKIP, DELETE, RELEASE, PURGE = range(1, 6)
@@ -297,6 +297,33 @@ def test_what_nobody_wants_is_skipped() -> None:
     assert list(follower.bodies()) == [1, 3], "nobody wants the second"
     follower.apply(put_change({"kind": RELEASE, "seq": 1, "stream": b"S"}))
     assert list(follower.bodies()) == [3]
+
+
+def test_what_the_leader_saw_wanted_counts() -> None:
+    """Whoever is interested by what this member knows of consumers."""
+    follower = Follower(retention=INTEREST)
+    follower.consumer(name=b"C", filters=(b"s.a",))
+    wanted, unwanted = {"judged": True}, {"judged": True, "unwanted": True}
+    follower.apply(message(0, b"s.b", **wanted), message(1, **unwanted), message(2, **wanted))
+    assert list(follower.bodies()) == [1, 3]
+
+
+def test_a_leader_says_who_wants_a_message() -> None:
+    leader = Follower(retention=INTEREST)
+    consumer = leader.consumer(name=b"C", filters=(b"s.a",))
+    leader.member.lead()
+    for subject in (b"s.a", b"s.b", b"s.a"):
+        leader.env.inject(subject, b"x")
+    proposed = leader.member.proposals()
+    said = [get_change(one) or {} for one in proposed]
+    assert [one["judged"] for one in said] == [True] * 3
+    assert [one.get("unwanted", False) for one in said] == [False, True, False]
+    consumer.close(True)
+    assert leader.apply(*proposed) == 0
+    assert list(leader.bodies()) == [1, 3]
+    leader.env.run()
+    gone = [get_change(one) or {} for one in leader.member.proposals()]
+    assert [(one["kind"], one["seq"]) for one in gone] == [(RELEASE, 1), (RELEASE, 3)]
 
 
 def test_subjects_are_those_of_the_transform() -> None:
