@@ -56,6 +56,7 @@ cdef int catch_up_begin(Raft* r, const AppendResponse* m, Span reply) noexcept n
     if c == NULL:
         return RAFT_OK                          # it asks again
     c.on = True
+    c.returns = peer_find(&r.members, m.peer) == NULL
     c.asked = False
     c.next = start
     c.last = r.log.last
@@ -80,6 +81,21 @@ cdef int catch_up_begin(Raft* r, const AppendResponse* m, Span reply) noexcept n
     return catch_up_go_on(r, c)
 
 
+cdef bint has_come_back(Raft* r, uint64_t peer) noexcept nogil:
+    # Whether a peer that is no member asked for what it lacked, and was sent that.
+    cdef CatchUp* c = catch_up_find(&r.lead, peer)
+    return c != NULL and c.returns and c.next > c.last
+
+
+cdef int peer_joins(Raft* r, uint64_t peer) noexcept nogil:
+    # Where another change of members is under way the peer joins with a later answer.
+    cdef int rc = raft_add_peer(r, peer)
+    cdef CatchUp* c = catch_up_find(&r.lead, peer)
+    if rc == RAFT_OK and c != NULL:
+        c.returns = False
+    return RAFT_OK if rc == RAFT_BUSY else rc
+
+
 cdef int catch_up_go_on(Raft* r, CatchUp* c) noexcept nogil:
     # Asks the driver for the next record, while the window has room.
     cdef RaftAction a
@@ -87,7 +103,7 @@ cdef int catch_up_go_on(Raft* r, CatchUp* c) noexcept nogil:
         return RAFT_OK
     if c.next > c.last:
         c.on = False
-        return RAFT_OK
+        return peer_joins(r, c.id) if c.returns and not r.managed else RAFT_OK
     if c.bytes > CATCH_UP_WINDOW:
         return RAFT_OK
     memset(&a, 0, sizeof(RaftAction))

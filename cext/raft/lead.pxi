@@ -266,11 +266,12 @@ cdef int raft_remove_peer(Raft* r, uint64_t peer) noexcept nogil:
     return membership_propose(r, ENTRY_REMOVE_PEER, peer)
 
 
-cdef bint may_join(const Raft* r, const AppendResponse* m) noexcept nogil:
+cdef bint may_join(Raft* r, const AppendResponse* m) noexcept nogil:
     # Whether a member that answers joins the group. In a managed group: an assigned one whose log has caught up with this one.
+    # Late answers of a member that was removed do not count, unless it has asked for what it lacks since.
     if r.managed:
         return m.success and is_assigned(&r.members, m.peer)
-    return not removed_lately(&r.members, m.peer, r.now)
+    return not removed_lately(&r.members, m.peer, r.now) or has_come_back(r, m.peer)
 
 
 cdef int members_look(Raft* r) noexcept nogil:
@@ -316,8 +317,8 @@ cdef int raft_response(Raft* r, Span body, Span reply) noexcept nogil:
     if p != NULL:
         p.heard = r.now
     elif may_join(r, &m):
-        rc = raft_add_peer(r, m.peer)
-        if rc < 0 and rc != RAFT_BUSY:
+        rc = peer_joins(r, m.peer)
+        if rc < 0:
             return rc
         p = peer_find(&r.members, m.peer)
     if not m.success:

@@ -41,6 +41,7 @@ cdef struct CatchUp:
     # not confirmed.
     uint64_t id
     bint on
+    bint returns                # when the peer asked it was no member
     uint64_t next               # index to be sent
     uint64_t last               # index at the request
     uint64_t confirmed

@@ -343,3 +343,36 @@ async def test_a_consumer_is_scaled_alone(servers: Servers, kinds: str) -> None:
                 await until(scaled, 60)
             members = await held(client, 3)
         await alike(cluster, load, members)
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "running"])
+@asynchronous
+async def test_a_server_that_was_removed_comes_back(servers: Servers, killed: bool) -> None:
+    """The streams that lack a member get it again."""
+    cluster = await started(servers, "ooo")
+    gone = next(name for name in NAMES[:3] if name != leads(cluster))
+    member = cluster.members[NAMES.index(gone)]
+    other = next(one for one in cluster.members if one is not member)
+    async with (
+        connected(other) as client,
+        connected(other, user="sys", password="sys") as system,
+    ):
+        await made(client, stream(3))
+        async with loaded(client) as load:
+            await held(client, 3)
+            if killed:
+                await asyncio.to_thread(member.kill)
+
+            async def removed() -> bool:
+                answer = await asked(system, "SERVER.REMOVE", {"peer": gone})
+                return bool(answer.get("success"))
+
+            await until(removed, 60)
+            await held(client, 2)
+            await take(load)
+            if not killed:
+                await asyncio.to_thread(member.stop)
+            await asyncio.to_thread(member.start)
+            members = await held(client, 3)
+            await take(load)
+        await alike(cluster, load, members)
