@@ -4,19 +4,21 @@ and a comparison of the members in the end."""
 import asyncio
 import base64
 import contextlib
+import io
 import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import Error
 
+from jsserver.offline.dumping import Form, Wanted, dump
+from jsserver.offline.places import layout
 from tests.client.aio import until
 from tests.client.mesh import page, streams_of
-from tests.client.offline import run
 from tests.client.proxy import Proxy
 from tests.client.random_requests import RandomRequests
 from tests.servers import Server
@@ -58,6 +60,10 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, dict[str, Any]]]] = {
 }
 
 
+LAST_SEQUENCE = (1 << 64) - 1
+EVERYTHING = Wanted(first=0, last=LAST_SEQUENCE, subject="", limit=LAST_SEQUENCE)
+
+
 class Lost(Exception):
     """A request had no answer."""
 
@@ -67,11 +73,16 @@ class Storm(RandomRequests):
 
     def __init__(self, members: list[Server], clients: list[Client], seed: int) -> None:
         super().__init__(seed)
+        self.seed = seed
         self.members = members
         self.clients = clients
         self.over = False
         self.kept: dict[str, int] = {}
-        """Sequences of KEPT's acked messages, by id."""
+        """Sequences of KEPT's acked messages, by id, in the order of their publishing."""
+        self.confirmed: set[int] = set()
+        """Sequences of KEPT's messages whose acks were answered."""
+        self.wrong: list[str] = []
+        """What no client may see."""
         self.done: list[str] = []
 
     # ---- requests
@@ -96,8 +107,12 @@ class Storm(RandomRequests):
         config = {"name": name, "subjects": [f"{name}.>"], "num_replicas": 3, "storage": "file"}
         return config | {"retention": "limits", "duplicate_window": 60 * SECOND} | KINDS[name][0]
 
+    def replicas(self, name: str) -> int:
+        """How many members a stream and its consumers are to have."""
+        return 3
+
     async def create_consumer(self, name: str, consumer: str) -> None:
-        config = {"durable_name": consumer, "num_replicas": 3, **KINDS[name][1][consumer]}
+        config = {"durable_name": consumer, **KINDS[name][1][consumer]}
         path = f"CONSUMER.DURABLE.CREATE.{name}.{consumer}"
         await self._until_done(path, {"stream_name": name, "config": config})
 
@@ -192,12 +207,14 @@ class Storm(RandomRequests):
         for limit in ("max_msgs", "max_msgs_per_subject"):
             if limit in config:
                 more[limit] = config[limit] + self.random.randint(-2, 8)
+        self.done.append(f"{name} with {more}")
         await self.api(f"STREAM.UPDATE.{name}", config | more)
         await asyncio.sleep(0.5)  # until all members have heard of it
 
     async def replace_consumer(self, name: str) -> None:
         consumer = self.random.choice(list(KINDS[name][1]))
-        await self.api(f"CONSUMER.DELETE.{name}.{consumer}")
+        with contextlib.suppress(Lost):
+            await self.api(f"CONSUMER.DELETE.{name}.{consumer}")
         await self.create_consumer(name, consumer)
 
     async def fast(self, name: str) -> None:
@@ -214,8 +231,13 @@ class Storm(RandomRequests):
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}"
         message = await self.ask(subject, b'{"no_wait":true}', seconds=1)
         if message.reply:
+            seq = int(message.reply.split(".")[5])
+            if name == KEPT and seq in self.confirmed:
+                self.wrong.append(f"{message.reply} came after its ack")
             verdict = self.random.choice([b"+ACK", b"+ACK", b"+ACK", b"+ACK", b"-NAK", b"+TERM"])
             await self.ask(message.reply, verdict, seconds=1)
+            if name == KEPT and verdict != b"-NAK":
+                self.confirmed.add(seq)
 
     # ---- harm
 
@@ -279,11 +301,26 @@ class Storm(RandomRequests):
                 await asyncio.sleep(self.random.uniform(0.5, 2))  # between two harms
                 await harms()
 
-        await asyncio.gather(harm(), *(requests(name) for name in KINDS))
+        async def floor() -> None:
+            """The ack floor of KEPT's consumer, as its leader tells it, never goes back."""
+            last = 0
+            while time.monotonic() < end:
+                with contextlib.suppress(Lost):
+                    answer = await self.api(f"CONSUMER.INFO.{KEPT}.A")
+                    found = (answer.get("ack_floor") or {}).get("stream_seq", last)
+                    if found < last:
+                        self.wrong.append(f"floor {found} after {last}: {answer['cluster']}")
+                    last = found
+                await asyncio.sleep(0.1)  # between two looks
+
+        await asyncio.gather(harm(), floor(), *(requests(name) for name in KINDS))
 
     async def settled(self, seconds: float = 90) -> None:
         """Waits until all members are current, and messages with a short life are gone."""
         left: list[str] = []
+        for name in KINDS:
+            for consumer in KINDS[name][1]:
+                await self.create_consumer(name, consumer)  # a deletion may have come late
 
         async def current() -> bool:
             paths = [path for name in KINDS for path in self._paths(name)]
@@ -320,7 +357,7 @@ class Storm(RandomRequests):
         replicas = cluster.get("replicas", [])
         return (
             bool(cluster.get("leader"))
-            and len(replicas) == 2
+            and len(replicas) == self.replicas(path.split(".")[2]) - 1
             and all(one["current"] and not one.get("lag") for one in replicas)
         )
 
@@ -345,17 +382,40 @@ def states(member: Server) -> dict[str, dict[str, Any]]:
 
 
 def held(member: Server, name: str) -> list[tuple[Any, ...]]:
-    """A stream's messages, and ranges of deleted sequences, in the store of a stopped member."""
-    words = ["dump", member.store, "--stream", name, "--json", "--deleted"]
-    code, out, error = run(*words)
-    assert (code, error) == (0, ""), error
+    """A stream's messages, and ranges of deleted sequences, in the store of a stopped member; empty
+    where the member has no such stream."""
     found: list[tuple[Any, ...]] = []
-    for line in out.splitlines():
-        said = json.loads(line)
-        if "deleted" in said:
-            found.append(("deleted", *said["deleted"]))
-        else:
-            body = base64.b64decode(said["data"])
-            headers = json.dumps(said.get("headers"), sort_keys=True)
-            found.append((said["seq"], said["time"], said["subject"], headers, len(body), body[:9]))
+    for place in layout(str(member.store)).chosen("", name):
+        out = io.StringIO()
+        form = Form(json=True, raw=False, deleted=True, consumers=False)
+        assert dump(place, EVERYTHING, form, out) == []
+        for line in out.getvalue().splitlines():
+            said = json.loads(line)
+            if "deleted" in said:
+                found.append(("deleted", *said["deleted"]))
+            else:
+                body = base64.b64decode(said["data"])
+                headers = json.dumps(said.get("headers"), sort_keys=True)
+                what = (headers, len(body), body[:9])
+                found.append((said["seq"], said["time"], said["subject"], *what))
     return found
+
+
+def differences(found: Sequence[Sequence[Any]]) -> list[str]:
+    """Lines that not all members' lists have."""
+    common = set.intersection(*(set(one) for one in found))
+    told = []
+    for number, one in enumerate(found):
+        told += [f"member {number}: {line}" for line in one if line not in common]
+    return told[:40]
+
+
+def lost(made: Storm, found: list[tuple[Any, ...]]) -> list[str]:
+    """Acked messages of KEPT that are missing, there twice, or not in the order of their acks."""
+    seqs: dict[str, list[int]] = {}
+    for seq, _, _, headers, *_ in found:
+        seqs.setdefault(json.loads(headers)["Nats-Msg-Id"][0], []).append(seq)
+    pairs = [(key, [seq], seqs.get(key)) for key, seq in made.kept.items()]
+    told = [f"{key}: acked as {acked}, is {now}" for key, acked, now in pairs if acked != now]
+    acked_seqs = list(made.kept.values())
+    return told if acked_seqs == sorted(acked_seqs) else [*told, f"acks in disorder: {acked_seqs}"]
