@@ -173,7 +173,8 @@ soak: build pipeline tools-spark
 	HISTORY_ROUNDS=200 $(BIN)/python -m pytest tests/fault/test_consumer_histories.py
 	PIPELINE_HISTORIES=150 $(BIN)/python -m pytest pipeline/tests/test_histories.py
 	DISK_FAILURE_ROUNDS=20 $(BIN)/python -m pytest tests/fault/test_disk_failure.py tests/fault/test_disk_full.py
-	for n in $$(seq 20); do STORM_SECONDS=60 $(BIN)/python -m pytest tests/client/test_storm.py || exit 1; done
+	for n in $$(seq 10); do STORM_SECONDS=60 STORM_RESHAPED_KINDS='ooooo ooo oop opp oon opopo' \
+		$(BIN)/python -m pytest tests/client/test_storm.py || exit 1; done
 	POWERCUT_IMAGES=300 $(BIN)/python -m pytest tests/fault/test_powercut.py
 	SIM_SEEDS=10000 SIM_FIRST=$$(date +%s)000000 CLUSTER_SEEDS=10000 CLUSTER_FIRST=$$(date +%s)000000 CLUSTER_MUTANT_SEEDS=200 \
 		$(BIN)/python -m pytest tests/sim

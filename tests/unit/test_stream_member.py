@@ -303,7 +303,8 @@ def test_what_the_leader_saw_wanted_counts() -> None:
     """Whoever is interested by what this member knows of consumers."""
     follower = Follower(retention=INTEREST)
     follower.consumer(name=b"C", filters=(b"s.a",))
-    wanted, unwanted = {"judged": True}, {"judged": True, "unwanted": True}
+    wanted: dict[str, Any] = {"judged": True}
+    unwanted = wanted | {"unwanted": True}
     follower.apply(message(0, b"s.b", **wanted), message(1, **unwanted), message(2, **wanted))
     assert list(follower.bodies()) == [1, 3]
 
