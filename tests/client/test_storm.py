@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.usefixtures("peer_present"), pytest.mark.timeout(7200)
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "4"))
 MIXTURES = os.environ.get("STORM_KINDS", "ppo ooo").split()
-RESHAPED = os.environ.get("STORM_RESHAPED_KINDS", "ooooo").split()
+RESHAPED = os.environ.get("STORM_RESHAPED_KINDS", "ooo").split()
 Harm = Callable[[Storm], Awaitable[None]]
 
 
