@@ -87,15 +87,6 @@ cdef bint has_come_back(Raft* r, uint64_t peer) noexcept nogil:
     return c != NULL and c.returns and c.next > c.last
 
 
-cdef int peer_joins(Raft* r, uint64_t peer) noexcept nogil:
-    # Where another change of members is under way the peer joins with a later answer.
-    cdef int rc = raft_add_peer(r, peer)
-    cdef CatchUp* c = catch_up_find(&r.lead, peer)
-    if rc == RAFT_OK and c != NULL:
-        c.returns = False
-    return RAFT_OK if rc == RAFT_BUSY else rc
-
-
 cdef int catch_up_go_on(Raft* r, CatchUp* c) noexcept nogil:
     # Asks the driver for the next record, while the window has room.
     cdef RaftAction a
@@ -103,7 +94,7 @@ cdef int catch_up_go_on(Raft* r, CatchUp* c) noexcept nogil:
         return RAFT_OK
     if c.next > c.last:
         c.on = False
-        return peer_joins(r, c.id) if c.returns and not r.managed else RAFT_OK
+        return RAFT_OK
     if c.bytes > CATCH_UP_WINDOW:
         return RAFT_OK
     memset(&a, 0, sizeof(RaftAction))

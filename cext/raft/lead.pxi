@@ -274,6 +274,24 @@ cdef bint may_join(Raft* r, const AppendResponse* m) noexcept nogil:
     return not removed_lately(&r.members, m.peer, r.now) or has_come_back(r, m.peer)
 
 
+cdef int peer_joins(Raft* r, uint64_t peer) noexcept nogil:
+    # While another change of members is under way the peer has to wait.
+    cdef int rc = raft_add_peer(r, peer)
+    cdef CatchUp* c = catch_up_find(&r.lead, peer)
+    if rc == RAFT_OK and c != NULL:
+        c.returns = False
+    return RAFT_OK if rc == RAFT_BUSY else rc
+
+
+cdef int returned_join(Raft* r) noexcept nogil:
+    # Adds a peer that was sent what it lacked: it may have nothing to answer for a long time.
+    cdef uint32_t i
+    for i in range(r.lead.n_catch_ups):
+        if not r.managed and has_come_back(r, r.lead.catch_ups[i].id):
+            return peer_joins(r, r.lead.catch_ups[i].id)
+    return RAFT_OK
+
+
 cdef int members_look(Raft* r) noexcept nogil:
     # Removes members that are not assigned, one after another, once all assigned members have joined.
     cdef Members* m = &r.members

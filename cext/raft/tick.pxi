@@ -51,7 +51,8 @@ cdef int lead_tick(Raft* r) noexcept nogil:
     if r.now >= r.lead.heartbeat:
         r.lead.heartbeat = r.now + HEARTBEAT
         catch_ups_look(r)
-        if r.now - r.lead.said > HEARTBEAT:
+        rc = returned_join(r)
+        if rc == RAFT_OK and r.now - r.lead.said > HEARTBEAT:
             rc = message_send(r, span(NULL, 0), 0)
     return rc
 
