@@ -1,12 +1,15 @@
 """Leaf nodes that connect over WebSocket, to hubs of ours and of nats-server in any mixture."""
 
 import asyncio
+import contextlib
 import os
+import random
 import socket
 from pathlib import Path
 
 import pytest
 
+from jsserver.text.http import read_head, websocket_accept
 from tests.certificates import Authority
 from tests.client.aio import asynchronous
 from tests.client.exchanges import (
@@ -15,9 +18,11 @@ from tests.client.exchanges import (
 )
 from tests.client.leafs import MIXED, Tree
 from tests.client.mesh import NEWEST, clients_of, page
+from tests.client.raw import RawApp
 from tests.client.tls import block
 from tests.servers import Server, Servers, free_port
 from tests.waiting import wait_until
+from tests.websocket import FINAL, RSV1, frame, request
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -30,6 +35,11 @@ WAYS = {
     "compressed and unmasked": ("compression: true", "ws_compression: true, ws_no_masking: true"),
 }
 """What the hub's `websocket` block says, and the leaf node's remote."""
+ANSWER = (
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Extensions: permessage-deflate; server_no_context_takeover; "
+    b"client_no_context_takeover\r\nSec-WebSocket-Accept: %s\r\n\r\n"
+)
 
 
 def start(
@@ -175,3 +185,58 @@ def test_answers_that_are_none_are_refused(servers: Servers, answer: bytes, why:
         wait_until(lambda: said in leaf.log() and why in leaf.log(), why, 20)
 
 
+CONNECT = b'CONNECT {"name":"L","version":"2.14.5","headers":true,"cluster":"L"}\r\n'
+INFO = b'INFO {"server_id":"X","client_id":3,"leafnode_urls":[],"info_on_connect":true}\r\n'
+
+
+def noise(rnd: random.Random, masked: bool) -> bytes:
+    """Bytes that are no frames, frames without sense, and lines that are not allowed."""
+    return rnd.choice([
+        rnd.randbytes(rnd.randrange(1, 500)),
+        frame(rnd.randbytes(200), masked=masked),
+        frame(b"broken", first=FINAL | RSV1, masked=masked),
+        frame(b"LMSG a 5\r\nhello\r\n" * 500, masked=masked),
+        frame(b"LS+ " + b"a" * 100_000 + b"\r\n", masked=masked),
+    ])  # fmt: skip
+
+
+def serves(server: Server) -> None:
+    with RawApp(server.port) as client:
+        client.sync()
+    assert "Internal error" not in server.log()
+    assert leafs(server) == 0
+
+
+def test_a_hub_outlives_noise(servers: Servers) -> None:
+    tree, port = start(servers, "oo", "no_tls: true\ncompression: true")
+    tree.members[1].stop()
+    rnd = random.Random(1)
+    asked = request("/leafnode", sec_websocket_extensions="permessage-deflate")
+    for number in range(60):
+        with socket.create_connection(("127.0.0.1", port)) as peer, contextlib.suppress(OSError):
+            peer.settimeout(30)
+            peer.sendall(asked)
+            peer.recv(4096)
+            peer.sendall(frame(CONNECT) if number % 3 else b"")
+            for _ in range(3):
+                peer.sendall(noise(rnd, masked=True))
+    wait_until(lambda: leafs(tree.hub) == 0, "all are cut", 20)
+    serves(tree.hub)
+
+
+def test_a_leaf_node_outlives_noise(servers: Servers) -> None:
+    rnd = random.Random(1)
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        hub.settimeout(30)
+        url = f"ws://127.0.0.1:{hub.getsockname()[1]}"
+        tree = Tree(servers)
+        leaf = tree.add_leaf("o", url=url, remote="ws_compression: true", monitor=True)
+        for _ in range(12):
+            peer, _ = hub.accept()
+            with peer, contextlib.suppress(OSError):
+                peer.settimeout(30)
+                head = read_head(peer.recv(4096).rstrip(b"\r\n"))
+                accept = websocket_accept(head.get(b"sec-websocket-key"))
+                peer.sendall(ANSWER % accept + rnd.choice([b"", frame(INFO, masked=False)]))
+                peer.sendall(noise(rnd, masked=False))
+        serves(leaf)
