@@ -16,7 +16,7 @@ from tests.servers import Servers
 AT_ONCE = 500
 """Messages to publish without a pause."""
 GROUPS = 12
-FEW = 4
+FEW = 8
 """Further elections that are allowed for, on a busy machine."""
 
 

@@ -199,8 +199,13 @@ async def test_the_lead_goes_to_a_member_with_a_tag(servers: Servers) -> None:
     cluster = await led_by_ours(servers, ("a", "b"))
     async with connected(cluster.members[0], user="sys", password="sys") as system:
         for placement in ({"tags": ["x"]}, {"cluster": "X"}):
-            refused = await api(system, "META.LEADER.STEPDOWN", {"placement": placement})
-            assert "no replacement peer connected" in refused["error"]["description"]
+
+            async def refused(placement: object = placement) -> bool:
+                """A member that has not heard yet who leads answers that there is no leader."""
+                answer = await api(system, "META.LEADER.STEPDOWN", {"placement": placement})
+                return "no replacement peer connected" in answer["error"]["description"]
+
+            await until(refused, 30)
         answer = await api(system, "META.LEADER.STEPDOWN", {"placement": {"tags": ["B"]}})
         assert answer["success"]
         await until(lambda: leads(cluster) == "B", 60)
