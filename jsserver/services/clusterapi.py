@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from jsserver.cluster import answers
 from jsserver.cluster.answers import Answer, Api, By, Meta, Seen
 from jsserver.cluster.meta import account_of, peers_of
 from jsserver.cluster.proposals import Asked
+from jsserver.instances.backend import PlaneClosed
 from jsserver.process.tasks import Tasks
 from jsserver.services.answering import headers_of
 from jsserver.text.identity import short_hash
@@ -260,6 +262,10 @@ class ClusterApi:
             self._answer(api, asked, headers, verdict.answer)
 
     def _later(self, api: Api, waits: Waits) -> None:
+        with suppress(PlaneClosed):  # this server has ended meanwhile
+            self._look_again(api, waits)
+
+    def _look_again(self, api: Api, waits: Waits) -> None:
         """By now somebody may lead: this server, or one that the request is passed on to."""
         asked = waits.asked
         if self._system_account not in self._accounts:
