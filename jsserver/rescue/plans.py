@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from jsserver.cluster.meta import MetaState, Name, StreamAssignment, group_of, peers_of
 
 Said = dict[str, Any]
-NO_SURVIVOR_KNOWS = ("preferred", "scale_up")
-"""What a group's assignment says of members that may be gone."""
-WISH = "desired"
-"""What nats-server 2.15 wants a stream to become: by members that are gone."""
+NO_SURVIVOR_KNOWS = ("preferred", "scale_up", "desired")
+"""Fields of a group's assignment that name members which may be gone: the preferred leader, members
+that were to join, and nats-server 2.15's wish for other members."""
 
 
 class Fate(Enum):
@@ -118,8 +117,7 @@ def reduced(said: Said, kind: str, peers: Iterable[str]) -> Said:
     config = dict(said.get(kind) or {})
     if (config.get("num_replicas") or 0) > len(stay):
         config["num_replicas"] = len(stay)
-    rest = {key: value for key, value in said.items() if key != WISH}
-    return {**rest, kind: config, "group": {**of, "peers": stay}}
+    return {**said, kind: config, "group": {**of, "peers": stay}}
 
 
 def counts(fates: Iterable[AssetFate]) -> Iterator[tuple[Fate, int, int]]:
