@@ -8,15 +8,14 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 
-from jsserver.admin import compare
+from jsserver.admin import compare, session
 from jsserver.admin.carrying import PAUSE, Carrier, News, Step
-from jsserver.admin.consumers import CommandFailed
 from jsserver.admin.plan import Cluster, Lead, Move, Plan, balance, drain
+from jsserver.admin.session import CommandFailed
 from jsserver.admin.survey import survey
 from jsserver.admin.system import System
-from jsserver.client.connection import Connection, ConnectionFailed
-from jsserver.client.credentials import CredentialsError
-from jsserver.client.login import add_login, login_of
+from jsserver.client.login import add_login
+from jsserver.text.tables import table
 
 ROUNDS = 5
 """How often what was placed meanwhile is looked for."""
@@ -43,16 +42,13 @@ class _Teller:
             shown = plan._asdict().items()
             self.line({"plan": {kind: [one._asdict() for one in steps] for kind, steps in shown}})
             return
-        rows = [("what", "of", "from", "to", "size")]
-        rows += [("leader", _name(one), one.source, one.target, "") for one in plan.leads]
+        heads = ("what", "of", "from", "to", "size")
+        rows = [("leader", _name(one), one.source, one.target, "") for one in plan.leads]
         rows += [
             ("replica", _name(one), one.source, one.target, _bytes(one.size)) for one in plan.moves
         ]
-        if len(rows) > 1:
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            for row in rows:
-                cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-                print("  ".join(cells).rstrip())
+        if rows:
+            print(table(heads, rows, len(heads)))
         for stuck in plan.stuck:
             print(f"{stuck.account}/{stuck.stream} cannot leave: {stuck.reason}")
 
@@ -226,12 +222,5 @@ def _count(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Carries out the command that the options are of; the process's exit code."""
-    try:
-        credentials, tls = login_of(options)
-        with Connection(
-            options.server, name="jsserver cluster", credentials=credentials, tls=tls, timeout=10
-        ) as connection:
-            return COMMANDS[options.command][0](System(connection), options)
-    except (CommandFailed, ConnectionFailed, CredentialsError) as error:
-        print(f"jsserver cluster: {error}", file=sys.stderr)
-        return Code.FAILED
+    work = COMMANDS[options.command][0]
+    return session.run("jsserver cluster", options, lambda made: work(System(made), options))

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jsserver.admin.consumers import CommandFailed
 from jsserver.admin.differences import Difference, Part, differences
+from jsserver.admin.session import CommandFailed
 from jsserver.admin.survey import View, views
 from jsserver.admin.system import System
 from jsserver.client.connection import ConnectionFailed, TimedOut

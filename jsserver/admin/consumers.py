@@ -7,9 +7,10 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from jsserver.client.connection import Connection, ConnectionFailed
-from jsserver.client.credentials import CredentialsError
-from jsserver.client.login import add_login, login_of
+from jsserver.admin import session
+from jsserver.admin.session import CommandFailed
+from jsserver.client.connection import Connection
+from jsserver.client.login import add_login
 
 API = "$JS.API."
 OWN = "JSSERVER.CONSUMER."
@@ -17,10 +18,6 @@ METADATA = "jsserver.dead_letter_subject"
 NOT_FOUND = 10037
 """err_code of a request for a message that is not there."""
 _LINE = re.compile(rb"([^\r\n:]+): ?([^\r\n]*)\r\n")
-
-
-class CommandFailed(Exception):
-    """The text is for the user."""
 
 
 class Letter(NamedTuple):
@@ -207,12 +204,5 @@ def main(arguments: Sequence[str]) -> int:
         parser().print_help(sys.stderr)
         return 2
     options = parser().parse_args(arguments)
-    try:
-        credentials, tls = login_of(options)
-        with Connection(
-            options.server, name="jsserver consumer", credentials=credentials, tls=tls, timeout=10
-        ) as connection:
-            return COMMANDS[options.command][0](Api(connection), options)
-    except (CommandFailed, ConnectionFailed, CredentialsError) as error:
-        print(f"jsserver consumer: {error}", file=sys.stderr)
-        return 1
+    work = COMMANDS[options.command][0]
+    return session.run("jsserver consumer", options, lambda made: work(Api(made), options))

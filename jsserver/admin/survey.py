@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from jsserver.admin.consumers import CommandFailed
 from jsserver.admin.plan import Cluster, Consumer, Server, Stream
+from jsserver.admin.session import CommandFailed
 from jsserver.admin.system import System
 from jsserver.cluster.placement import Room, Rules
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from jsserver.admin.consumers import CommandFailed
+from jsserver.admin.session import CommandFailed
 from jsserver.client.connection import (
     Connection,
     ConnectionFailed,

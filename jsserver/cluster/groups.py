@@ -94,11 +94,11 @@ def member_of(
     )
 
 
-def peer_state(size: int, peers: Iterable[str]) -> bytes:
-    """A new group's members, in the form that its log has them; `size`: how many members it
-    expects."""
-    ids = "".join(peers).encode()
-    return struct.pack("<II", size, len(ids) // 8) + ids + b"\0\0"
+def peer_state(size: int, peers: Iterable[str], extension: bytes = b"\0\0") -> bytes:
+    """A group's members, in the form that its log has them; `size`: how many members it expects;
+    `extension`: the two bytes that say whether the cluster extends another domain."""
+    ids = "".join(peers).encode("latin-1")
+    return struct.pack("<II", size, len(ids) // 8) + ids + extension
 
 
 def others(peers: Iterable[Peer], own: str, name_of: Callable[[str], str]) -> list[Other]:

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jsserver.cext.bytes import hh64
-from jsserver.cext.store import journal_drain, lock_directory
+from jsserver.cext.store import journal_drain
 from jsserver.instances.metafiles import MetaFiles
+from jsserver.text.tables import table
 
-from . import dumping, places, repair, seals, shows, usage
+from . import dumping, places, repair, seals, shows, stopped, usage
 from .check import Report, StreamCheck
 from .findings import Finding, Findings, Severity
-from .places import Layout, NoStore, Place, Unreadable
+from .places import Layout, Place
+from .stopped import Refused
 
-SOUND, FOUND, FAILED = 0, 1, 2
+SOUND, FOUND, FAILED = stopped.DONE, 1, stopped.FAILED
 _VERDICTS = {SOUND: "sound", FOUND: "not sound", FAILED: "not everything could be read"}
 LAST_SEQUENCE = (1 << 64) - 1
-
-
-class Refused(Exception):
-    """What was asked for cannot be done; the text says why."""
 
 
 def _layout(options: argparse.Namespace) -> tuple[Layout, list[Place]]:
@@ -53,20 +50,6 @@ def _undrained(root: Path) -> str:
     rounds, _, _, _, outdated = journal_drain(root, look=True)
     text = f"the journal holds {rounds} rounds that files may lack: `jsserver store drain` first"
     return text if rounds and not outdated else ""
-
-
-@contextlib.contextmanager
-def _alone(root: Path, changes: bool = True) -> Iterator[None]:
-    """No server runs on the directory meanwhile; Refused."""
-    if user := places.server_on(root):
-        raise Refused(f"{user} runs on this directory: stop it first")
-    with contextlib.ExitStack() as held:
-        if changes:
-            try:
-                held.callback(os.close, lock_directory(root))
-            except BlockingIOError as error:
-                raise Refused(str(error.strerror)) from None
-        yield
 
 
 def _bytes_of(chosen: list[Place]) -> int:
@@ -184,7 +167,7 @@ def _sum_up(
         )
         for report, told in zip(reports, sums, strict=True)
     ]
-    sys.stdout.write(shows.table(heads, rows) + "\n")
+    sys.stdout.write(table(heads, rows) + "\n")
 
 
 def _marks(told: dict[str, object]) -> str:
@@ -217,7 +200,7 @@ def _du(options: argparse.Namespace) -> int:
             )
             for one in used
         ]
-        sys.stdout.write(shows.table(heads, rows) + "\n")
+        sys.stdout.write(table(heads, rows) + "\n")
         for account in sorted({one.place.account for one in used}):
             own = [one.total for one in used if one.place.account == account]
             text = f"{account}: {shows.size(sum(own))} on disk in {len(own)} streams"
@@ -251,7 +234,7 @@ def _form(options: argparse.Namespace) -> dumping.Form:
 
 def _repair(options: argparse.Namespace) -> int:
     layout, chosen = _layout(options)
-    with _alone(layout.root, options.yes):
+    with stopped.alone(layout.root, options.yes):
         if text := _undrained(layout.root):
             raise Refused(text)
         files = MetaFiles(hh64)
@@ -280,7 +263,7 @@ def _repair(options: argparse.Namespace) -> int:
 
 def _drain(options: argparse.Namespace) -> int:
     root = places.layout(options.directory).root
-    with _alone(root):
+    with stopped.alone(root):
         rounds, files, size, damaged, outdated = journal_drain(root)
     if options.json:
         told = {"rounds": rounds, "files": files, "bytes": size}
@@ -366,20 +349,4 @@ def _sequence(text: str) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Runs the command; the process's exit code."""
     options = _parser().parse_args(arguments)
-    try:
-        code: int = options.run(options)
-        sys.stdout.flush()
-        return code
-    except (NoStore, Refused) as error:
-        sys.stderr.write(f"jsserver store: {error}\n")
-    except Unreadable as error:
-        sys.stderr.write(f"jsserver store: {options.directory}: {error}\n")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
-        return SOUND
-    except KeyboardInterrupt:
-        sys.stderr.write("\njsserver store: interrupted\n")
-    except OSError as error:
-        where = error.filename or options.directory
-        sys.stderr.write(f"jsserver store: {where}: {error.strerror}\n")
-    return FAILED
+    return stopped.run("jsserver store", options, options.run)

@@ -1,10 +1,9 @@
-"""Tables, sizes and a progress bar for people."""
+"""Sizes and a progress bar for people."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from typing import TextIO
 
 _WIDTH = 30
@@ -19,18 +18,6 @@ def size(n: int) -> str:
         value /= 1024
         unit += 1
     return f"{n} B" if unit == 0 else f"{value:.3g} {_UNITS[unit]}"
-
-
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]], left: int = 2) -> str:
-    """Columns, the first `left` of them to the left."""
-    texts = [list(heads), *([str(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[i]) for row in texts) for i in range(len(heads))]
-    lines = []
-    for row in texts:
-        sized = enumerate(zip(row, widths, strict=True))
-        cells = [c.ljust(w) if i < left else c.rjust(w) for i, (c, w) in sized]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 class Progress:

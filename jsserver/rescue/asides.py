@@ -16,9 +16,10 @@ from pathlib import Path
 from jsserver.disk.directories import make_directory, sync_directory
 from jsserver.instances.recovery import ASIDE, move
 from jsserver.offline.places import folders_in
+from jsserver.offline.stopped import Refused
 from jsserver.text.goformat import rfc3339_nano
 
-from .carrying import RAFT, Refused
+from .carrying import RAFT
 
 _TIME = "([0-9]{16,20})"
 _STREAM = re.compile(rf"(.+)\.{_TIME}")

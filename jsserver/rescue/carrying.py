@@ -17,6 +17,7 @@ from jsserver.disk.keys import Keys
 from jsserver.disk.quarantine import RESCUED
 from jsserver.instances.metafiles import replace
 from jsserver.offline.places import found, names_in
+from jsserver.offline.stopped import Refused
 from jsserver.text.identity import short_hash
 
 from . import groupfiles, grouplogs, plans
@@ -30,10 +31,6 @@ MEMORY = "memory"
 AHEAD = 1 << 20
 """By so much the index of the meta group's new snapshot is above the log's: servers with empty
 directories that have agreed on something of their own meanwhile have less, and follow."""
-
-
-class Refused(Exception):
-    """A rescue is not possible, or not needed; the text says why."""
 
 
 @dataclass

@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from jsserver.cext.store import journal_drain, lock_directory
-from jsserver.offline import places, seals, shows
-from jsserver.offline.places import NoStore, Unreadable
+from jsserver.cext.store import journal_drain
+from jsserver.offline import places, seals, shows, stopped
+from jsserver.offline.stopped import DONE, FAILED, Refused, alone
 from jsserver.text.goformat import rfc3339_nano
+from jsserver.text.tables import table
 
 from . import asides, carrying, founding, plans
-from .carrying import Plan, Refused
+from .carrying import Plan
 from .plans import Fate
 
-DONE, FOUND, FAILED = 0, 1, 2
+FOUND = 1
 SYSTEM_ACCOUNT = "$SYS"
 """What the system account is called where no configuration names one."""
 _BECOMES = {Fate.LOST: "lost", Fate.REMOVED: "removed"}
-
-
-@contextlib.contextmanager
-def _alone(root: Path, changes: bool) -> Iterator[None]:
-    """No server runs on the directory meanwhile; Refused."""
-    if user := places.server_on(root):
-        raise Refused(f"{user} runs on this directory: stop it first")
-    with contextlib.ExitStack() as held:
-        if changes:
-            try:
-                held.callback(os.close, lock_directory(root))
-            except BlockingIOError as error:
-                raise Refused(str(error.strerror)) from None
-        yield
 
 
 # ---- rescue ------------------------------------------------------------------------------------
@@ -46,7 +31,7 @@ def _rescue(options: argparse.Namespace) -> int:
     root = places.root_of(options.directory)
     keys = seals.server_key(options.key_file) if options.key_file else None
     kept: list[str] = []
-    with _alone(root, options.yes):
+    with alone(root, options.yes):
         folder = carrying.meta_folder(root, options.system_account)
         _drain(root, options.yes)
         if options.yes:
@@ -122,7 +107,7 @@ def _tell(made: Plan, options: argparse.Namespace, refused: bool, kept: list[str
         if one.fate is not Fate.SAME
     ]
     if rows:
-        write(shows.table(heads, rows) + "\n")
+        write(table(heads, rows) + "\n")
     for fate, streams, consumers in plans.counts(made.fates):
         write(f"{fate.value}: {streams} streams, {consumers} consumers\n")
     for one in made.fates:
@@ -151,7 +136,7 @@ def _tell_lost(made: Plan) -> None:
 def _found(options: argparse.Namespace) -> int:
     root = places.root_of(options.directory)
     keys = seals.server_key(options.key_file) if options.key_file else None
-    with _alone(root, options.yes):
+    with alone(root, options.yes):
         _drain(root, options.yes)
         system = options.system_account or SYSTEM_ACCOUNT
         made = founding.plan(root, options.server, options.cluster, system, keys)
@@ -173,7 +158,7 @@ def _found(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(told, indent=2) + "\n")
     else:
         rows = [*made.assets()]
-        sys.stdout.write(shows.table(("account", "stream", "consumers"), rows) + "\n")
+        sys.stdout.write(table(("account", "stream", "consumers"), rows) + "\n")
         for name, why in made.offline.items():
             sys.stdout.write(f"offline, and left out: {name}: {why}\n")
         if refused:
@@ -200,14 +185,14 @@ def _list(options: argparse.Namespace) -> int:
         for one in known
     ]
     heads = ("id", "kind", "time", "bytes")
-    sys.stdout.write((shows.table(heads, rows, 3) if rows else "nothing is put aside") + "\n")
+    sys.stdout.write((table(heads, rows, 3) if rows else "nothing is put aside") + "\n")
     return DONE
 
 
 def _restore(options: argparse.Namespace) -> int:
     root = places.root_of(options.directory)
     to = Path(options.to)
-    with _alone(root, changes=True):
+    with alone(root, changes=True):
         (one,) = asides.chosen(root, [options.id])
         place = asides.take_out(one, to)
     if options.json:
@@ -219,7 +204,7 @@ def _restore(options: argparse.Namespace) -> int:
 
 def _remove(options: argparse.Namespace) -> int:
     root = places.root_of(options.directory)
-    with _alone(root, options.yes):
+    with alone(root, options.yes):
         known = asides.chosen(root, options.ids)
         told = [one.as_dict(root) for one in known]
         if options.yes:
@@ -319,20 +304,4 @@ def _does(made: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Carries out the command that the options are of; the process's exit code."""
-    try:
-        code: int = options.work(options)
-        sys.stdout.flush()
-        return code
-    except (NoStore, Refused, seals.Locked) as error:
-        sys.stderr.write(f"jsserver cluster: {error}\n")
-    except Unreadable as error:
-        sys.stderr.write(f"jsserver cluster: {options.directory}: {error}\n")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
-        return DONE
-    except KeyboardInterrupt:
-        sys.stderr.write("\njsserver cluster: interrupted\n")
-    except OSError as error:
-        where = error.filename or options.directory
-        sys.stderr.write(f"jsserver cluster: {where}: {error.strerror}\n")
-    return FAILED
+    return stopped.run("jsserver cluster", options, options.work)

@@ -22,11 +22,12 @@ from jsserver.disk.keys import Keys
 from jsserver.instances import recovery
 from jsserver.instances.metafiles import MetaFiles, erase
 from jsserver.offline.places import folders_in
+from jsserver.offline.stopped import Refused
 from jsserver.text.identity import short_hash
 from jsserver.text.nuid import token
 
 from . import groupfiles, grouplogs
-from .carrying import AHEAD, META, RAFT, Refused
+from .carrying import AHEAD, META, RAFT
 from .groupfiles import Members, Snapshot
 
 TERM = grouplogs.TERM_STEP

@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from jsserver.cext.bytes import hh64, sha256
+from jsserver.cluster.groups import peer_state
 
 ID = 8
 """Bytes of a member's id."""
@@ -93,8 +94,7 @@ def members_of(data: bytes) -> Members:
 
 def members_bytes(members: Members) -> bytes:
     """The set as it is written."""
-    ids = "".join(members.peers).encode("latin-1")
-    return _MEMBERS.pack(members.size, len(members.peers)) + ids + members.extension
+    return peer_state(members.size, members.peers, members.extension)
 
 
 def snapshot_of(group: str, data: bytes) -> Snapshot:

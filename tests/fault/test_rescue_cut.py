@@ -13,6 +13,7 @@ import pytest
 from jsserver import clusters
 from jsserver.cluster.meta import MetaState
 from jsserver.disk.quarantine import RESCUED
+from jsserver.offline.stopped import DONE, FAILED
 from jsserver.process.libc import call as call_c
 from jsserver.rescue import carrying, command, groupfiles, grouplogs
 from jsserver.rescue.groupfiles import EntryType
@@ -110,7 +111,7 @@ def cuts(monkeypatch: pytest.MonkeyPatch, left: Path, tmp_path: Path) -> Iterato
         with monkeypatch.context() as patched:
             seen = cut_at(patched, number)
             with contextlib.suppress(Killed):
-                assert rescue(place) == command.DONE
+                assert rescue(place) == DONE
             whole = seen() < number
         yield place
         if whole:
@@ -122,12 +123,12 @@ def cuts(monkeypatch: pytest.MonkeyPatch, left: Path, tmp_path: Path) -> Iterato
 def test_a_rescue_that_is_cut_short_is_begun_again(
     monkeypatch: pytest.MonkeyPatch, left: Path, store: Path, tmp_path: Path
 ) -> None:
-    assert rescue(store) == command.DONE
+    assert rescue(store) == DONE
     wanted = outcome(store)
     count = 0
     for place in cuts(monkeypatch, left, tmp_path):
         count += 1
-        assert rescue(place) == command.DONE
+        assert rescue(place) == DONE
         assert outcome(place) == wanted
         assert told("rescue", str(place), "--server", OWN)["changes"] is False
     assert count > 20
@@ -159,10 +160,10 @@ def test_a_changed_bit_of_a_log_is_named(store: Path, start: str, part: float) -
     changed(block, int(used * part))
     before = files_of(store)
     code, out, _ = tool("rescue", str(store), "--server", OWN, "--yes")
-    assert code == command.FAILED and "damage: " in out and "1.blk" in out
+    assert code == FAILED and "damage: " in out and "1.blk" in out
     assert files_of(store) == before
     code, out, errors = tool("rescue", str(store), "--server", OWN, "--yes", "--accept-damage")
-    assert code in (command.DONE, command.FAILED), (out, errors)
+    assert code in (DONE, FAILED), (out, errors)
     assert "Traceback" not in errors
 
 
@@ -172,17 +173,17 @@ def test_short_files_are_named(store: Path, start: str, name: str) -> None:
     path = group(store, start) / name
     path.write_bytes(path.read_bytes()[:7])
     code, out, errors = tool("rescue", str(store), "--server", OWN, "--yes")
-    assert code == command.FAILED, (out, errors)
+    assert code == FAILED, (out, errors)
     assert "Traceback" not in errors
     assert "damage: " in out or "says nothing of a cluster" in errors
 
 
 def test_a_damaged_snapshot_of_the_meta_group_is_no_base(store: Path) -> None:
-    assert rescue(store) == command.DONE
+    assert rescue(store) == DONE
     (snapshot,) = (group(store, "_meta_") / "snapshots").iterdir()
     changed(snapshot, 40)
     code, out, errors = tool("rescue", str(store), "--server", OWN, "--yes")
-    assert code == command.FAILED
+    assert code == FAILED
     assert f"snapshots/{snapshot.name}: its checksum does not fit" in out + errors
 
 
@@ -196,7 +197,7 @@ def test_what_cannot_be_rescued_is_refused(store: Path, tmp_path: Path) -> None:
         ((str(tmp_path), "--server", OWN, "--system-account", "X"), "holds nothing of a cluster"),
     ):
         code, _, errors = tool("rescue", *words, "--yes")
-        assert code == command.FAILED and says in errors, (words, errors)
+        assert code == FAILED and says in errors, (words, errors)
 
 
 def test_no_server_runs_meanwhile(store: Path) -> None:
@@ -205,7 +206,7 @@ def test_no_server_runs_meanwhile(store: Path) -> None:
     held = lock_directory(store / "jetstream")
     try:
         code, _, errors = tool("rescue", str(store), "--server", OWN)
-        assert code == command.FAILED and "runs on this directory: stop it first" in errors
+        assert code == FAILED and "runs on this directory: stop it first" in errors
     finally:
         os.close(held)
 

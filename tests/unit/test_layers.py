@@ -36,6 +36,7 @@ LAYERS = {
 PARTS = {
     **{key: set() for key in ("text.goformat", "text.identity", "text.http", "text.nuid")},
     **{key: set() for key in ("text.denied", "text.passwords", "text.s2", "text.transforms")},
+    "text.tables": set(),
     "text.flags": {"text.goformat"},
     "text.nkeys": {"text.identity"},
     "text.urls": {"text.goformat"},
@@ -109,13 +110,14 @@ PARTS = {
     },
     "offline": {
         *("disk.directories", "disk.keys", "disk.storedir", "instances", "text.goformat"),
-        "text.s2",
+        *("text.s2", "text.tables"),
     },
     "api": {"assets", "instances", "text.goformat", "text.nuid", "wire", "process.tasks"},
     "cluster": {"api", "assets", "config", "text.goformat", "text.identity", "text.s2", "wire"},
     "rescue": {
         *("assets", "cluster", "disk.directories", "disk.keys", "disk.quarantine", "instances"),
         *("offline", "process.libc", "text.goformat", "text.identity", "text.nuid"),
+        "text.tables",
     },
     "objects": {
         *("api", "assets", "instances", "text.goformat", "text.nuid", "wire"),
@@ -359,7 +361,9 @@ PARTS = {
         *("access.secured", "config", "disk.storage", "disk.storedir", "instances"),
         *("process.sockets", "text.flags", "text.goformat"),
     },
-    "admin": {"client.connection", "client.credentials", "client.login", "cluster"},
+    "admin": {
+        *("client.connection", "client.credentials", "client.login", "cluster", "text.tables"),
+    },
     "bench": {"client.connection", "client.credentials", "client.login", "process.procs"},
     "clusters": {"admin", "rescue"},
     "cli": {
