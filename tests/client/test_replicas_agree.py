@@ -229,7 +229,10 @@ class Play:
             found = []
             for server in "ABC":
                 await asyncio.gather(*(led_by(client, "STREAM", one, server) for one in STREAMS))
-                found.append([await self.replica(one) for one in STREAMS])
+                try:
+                    found.append([await self.replica(one) for one in STREAMS])
+                except (KeyError, AssertionError):  # a message has expired meanwhile
+                    return False
             different = [one for one in zip(*found, strict=True) if one.count(one[0]) < 3]
             return not different
 
@@ -241,10 +244,7 @@ class Play:
     async def replica(self, stream: str) -> tuple[str, dict[str, Any], Contents]:
         """A stream, and what its leader has."""
         client = self.clients[0]
-        try:
-            there = await contents(client, stream)
-        except (KeyError, AssertionError):  # a message has expired meanwhile
-            there = {}
+        there = await contents(client, stream)
         info = await done(client, f"STREAM.INFO.{stream}", {"deleted_details": True})
         return stream, {key: info["state"].get(key) for key in COMPARED}, there
 
