@@ -154,7 +154,7 @@ cdef int object_get(uint8_t op, Span body, Bytes* kept, StreamEntry* e) noexcept
         return 1
     if op == OP_DELETE_RANGE:
         e.change.kind = CHANGE_SKIP
-        return 1
+        return e.change.most <= UINT64_MAX - e.change.seq
     e.change.erase = not no_erase
     e.change.kind = CHANGE_DELETE if e.api.n or e.change.erase else CHANGE_RELEASE
     return 1

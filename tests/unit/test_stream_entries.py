@@ -174,6 +174,7 @@ def test_what_a_leader_removes_by_itself_names_nobody() -> None:
         b'\x05{"last_seq":-1}',
         b'\x06{"seq":1',
         b'\x06{"seq":1} x',
+        b'\x0f{"First":18446744073709551615,"Num":2}',
         b"\x0e\x05abc",
         b"\x10\x00\x00\x01\x04" + bytes(28),
         b"\x10\x01\x00u\x01\x07" + bytes(28),
