@@ -288,9 +288,8 @@ cdef int s2_pack_block(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
     # before its piece. 0 | S2_NO_MEMORY, then something of it may be there
     cdef size_t some
     cdef uint8_t head[10]
-    cdef uint32_t length = put_uv(head, n)
-    cdef uint32_t* seen = <uint32_t*>malloc(sizeof(uint32_t) << S2_HASH_BITS)
-    cdef int rc = bytes_add(out, head, length) if seen != NULL else -1
+    cdef uint32_t[1 << S2_HASH_BITS] seen
+    cdef int rc = bytes_add(out, head, put_uv(head, n))
     while n and rc == 0:
         some = min(n, <size_t>S2_PACK_CHUNK)
         rc = bytes_reserve(out, s2_block_room(some))
@@ -299,7 +298,6 @@ cdef int s2_pack_block(const uint8_t* p, size_t n, Bytes* out) noexcept nogil:
         out.n += s2_tags_encode(p, <uint32_t>some, seen, out.data + out.n)
         p += some
         n -= some
-    free(seen)
     return 0 if rc == 0 else S2_NO_MEMORY
 
 
