@@ -40,17 +40,9 @@ cdef void redo_free(Redo* d) noexcept nogil:
     free(d.entries)
 
 
-cdef bint falls_under(const Entry* e, const Entry* forget) noexcept nogil:
-    # Whether that is to be forgotten by this.
-    cdef uint32_t n = forget.path.n
-    if e.path.n < n or memcmp(e.path.p, forget.path.p, n):
-        return False
-    return e.path.n == n or (forget.kind == ENTRY_FORGET_ALL and e.path.p[n] == c'/')
-
-
 cdef int redo_entries(Redo* d, const uint8_t* p, uint32_t size) noexcept nogil:
     # Those of one frame. 0 or -errno.
-    cdef uint64_t at = FRAME_HEAD, n, i
+    cdef uint64_t at = FRAME_HEAD, n
     cdef Entry* more
     cdef Entry e
     while at < size:
@@ -58,11 +50,6 @@ cdef int redo_entries(Redo* d, const uint8_t* p, uint32_t size) noexcept nogil:
             d.report.damaged = True     # the checksum fits: another version's
             return 0
         at += n
-        if e.kind != ENTRY_WRITE:
-            for i in range(d.n_entries):
-                if d.entries[i].data.n and falls_under(&d.entries[i], &e):
-                    d.entries[i].data.n = 0
-            continue
         if d.n_entries == d.cap_entries:
             more = <Entry*>realloc(d.entries, (d.cap_entries * 2 + 256) * sizeof(Entry))
             if more == NULL:
@@ -121,6 +108,36 @@ cdef int redo_load(Redo* d, const char* dir) noexcept nogil:
     return 0
 
 
+cdef uint64_t keys_upto(const RedoKey* keys, uint64_t n, uint64_t hash) noexcept nogil:
+    # How many of the keys have that hash or a lower one.
+    cdef uint64_t lo = 0, hi = n, mid
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if keys[mid].hash <= hash:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo
+
+
+cdef uint64_t forgotten_upto(const Redo* d, const RedoKey* keys, uint64_t n, Span path) noexcept nogil:
+    # How many of the entries count no more for that file: it, or a directory above it, was to be forgotten behind them.
+    cdef const Entry* e
+    cdef uint64_t upto = 0, hash, i
+    cdef uint32_t k
+    for k in range(1, path.n + 1):
+        if k < path.n and path.p[k] != c'/':
+            continue
+        hash = st_hash(0, path.p, k)
+        i = keys_upto(keys, n, hash)
+        while i and keys[i - 1].hash == hash and keys[i - 1].at >= upto:
+            i -= 1
+            e = &d.entries[keys[i].at]
+            if (e.kind == ENTRY_FORGET_ALL or (e.kind == ENTRY_FORGET and k == path.n)) and span_eq(e.path, span(path.p, k)):
+                upto = keys[i].at + 1
+    return upto
+
+
 cdef int redo_file(Redo* d, const RedoKey* keys, uint64_t n) noexcept nogil:
     # The writes of one file, in their order, then its sync. 0 or -errno.
     cdef FileOps* f = d.files
@@ -136,7 +153,7 @@ cdef int redo_file(Redo* d, const RedoKey* keys, uint64_t n) noexcept nogil:
     rc = 0
     for i in range(n):
         e = &d.entries[keys[i].at]
-        if rc >= 0:
+        if rc >= 0 and e.kind == ENTRY_WRITE:
             rc = f.pwrite(f.ctx, fd, e.data.p, e.data.n, <off_t>e.off)
             d.report.bytes += e.data.n
     rc = f.datasync(f.ctx, fd) if rc >= 0 else rc
@@ -148,26 +165,26 @@ cdef int redo_file(Redo* d, const RedoKey* keys, uint64_t n) noexcept nogil:
 cdef int redo_files(Redo* d) noexcept nogil:
     # 0 or -errno.
     cdef RedoKey* keys = <RedoKey*>malloc((d.n_entries + 1) * sizeof(RedoKey))
-    cdef uint64_t n = 0, i, start = 0
-    cdef Entry* a
-    cdef Entry* b
+    cdef uint64_t n = d.n_entries, start = 0, end, upto
+    cdef Span path
     cdef int rc = 0
     if keys == NULL:
         return -ENOMEM
-    for i in range(d.n_entries):
-        if d.entries[i].data.n:
-            keys[n].hash = st_hash(0, d.entries[i].path.p, d.entries[i].path.n)
-            keys[n].at = <uint32_t>i
-            n += 1
+    for end in range(n):
+        keys[end].hash = st_hash(0, d.entries[end].path.p, d.entries[end].path.n)
+        keys[end].at = <uint32_t>end
     qsort(keys, n, sizeof(RedoKey), compare_redo)
-    for i in range(1, n + 1):
-        if i < n:
-            a = &d.entries[keys[start].at]
-            b = &d.entries[keys[i].at]
-            if a.path.n == b.path.n and memcmp(a.path.p, b.path.p, a.path.n) == 0:
-                continue
-        rc = rc if rc < 0 else redo_file(d, keys + start, i - start)
-        start = i
+    while start < n and rc == 0:
+        path = d.entries[keys[start].at].path
+        end = start + 1
+        while end < n and span_eq(path, d.entries[keys[end].at].path):
+            end += 1
+        upto = forgotten_upto(d, keys, n, path)
+        while start < end and (keys[start].at < upto or d.entries[keys[start].at].kind != ENTRY_WRITE):
+            start += 1
+        if start < end:
+            rc = redo_file(d, keys + start, end - start)
+        start = end
     free(keys)
     return rc
 

@@ -2,7 +2,7 @@
 
 from libc.errno cimport (
     EDQUOT, EEXIST, EINVAL, EIO, EISDIR, EMFILE, ENAMETOOLONG, ENFILE, ENOENT, ENOMEM, ENOSPC, ENOTDIR,
-    EPROTONOSUPPORT,
+    EOPNOTSUPP, EPROTONOSUPPORT,
 )
 from libc.stdint cimport INT64_MAX, UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
@@ -18,7 +18,7 @@ from .bytes cimport (
     get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, invariant, is_star, list_drop, list_empty, list_first,
     list_last, list_linked, list_owner, list_pop, list_push_back, list_push_front, list_remove, list_step, list_take,
     list_walk, low_bit, mutex_free, mutex_init, name_after, pages_free, pages_new, place_text, posix_files, put_uv,
-    s2_chunk, s2_claim, s2_pack, s2_said, s2_store, same_token, sha256, span, strmap_free, strmap_get, strmap_put,
+    s2_chunk, s2_claim, s2_pack, s2_said, s2_store, same_token, sha256, span, span_eq, strmap_free, strmap_get, strmap_put,
     subject_is_literal, subject_matches, subjects_overlap, task_cancel, task_post, task_queued, timer_cancel,
     timer_set, tokens_cut, tokens_of,
 )

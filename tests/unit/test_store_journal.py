@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,19 @@ def test_what_is_written_after_it_was_forgotten_counts(root: Path) -> None:
     journal(root, segment(1, frames))
     journal_drain(root)
     assert files(root)[b"S1/a"] == b"b" + ZEROS[1:]
+
+
+@pytest.mark.timeout(60)
+def test_a_journal_of_many_writes_and_removals_takes_no_long_time(root: Path) -> None:
+    """In proportion to both, not to their product."""
+    many = 60_000
+    writes = [write(b"x", b"S1/%d" % i) for i in range(many)]
+    removals = [(FORGET, b"S1/%d" % i, 0, b"") for i in range(many)]
+    start = time.process_time()
+    journal(root, segment(1, [writes, removals, [write(b"b")]]))
+    made = time.process_time()
+    assert journal_drain(root) == (3, 1, 1, False, False)
+    assert time.process_time() - made < 2 * (made - start) + 1
 
 
 def test_a_file_that_was_removed_is_not_made_again(root: Path) -> None:
