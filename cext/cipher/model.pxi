@@ -21,7 +21,7 @@ cdef enum:
     STATES_IDLE = 64            # files that are not open, and whose state is kept
     CRYPT_PIECE = 1 << 16       # bytes that are encrypted at once
     SECTOR = 512
-    ZEROS_LEAST = 64            # so many zeros in a row are none that a keystream made
+    ZEROS_LEAST = 8             # so many zeros at the end of a sector are none that a keystream made
     PATH_ROOM = 4400            # of a path with all that is put behind it
     OPEN_TRIES = 100            # of a file whose name passes to another one each time
     CIPHER_NONE = 0             # in clear

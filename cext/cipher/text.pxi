@@ -19,48 +19,57 @@ cdef int64_t text_put(Encrypted* e, int fd, const CryptKey* k, uint64_t head, co
     return <int64_t>n if rc >= 0 else rc
 
 
-cdef uint64_t zeros_from(const uint8_t* p, uint64_t at, uint64_t n, uint64_t* end) noexcept nogil:
-    # Where from `at` on ZEROS_LEAST zeros or more stand in a row, up to `end`; n: nowhere. Such a row has all of some 8 bytes
-    # that are looked at, one in ZEROS_LEAST / 2.
-    cdef uint64_t k = at, word, start
-    while k + 8 <= n:
-        memcpy(&word, p + k, 8)
-        if word:
-            k += ZEROS_LEAST // 2
+cdef bint ends_in_zeros(const uint8_t* p, uint64_t start, uint64_t end) noexcept nogil:
+    # Whether the last bytes from `start` to `end` are so many zeros that no keystream made them.
+    cdef uint64_t word = 1
+    if end - start >= ZEROS_LEAST:
+        memcpy(&word, p + end - ZEROS_LEAST, ZEROS_LEAST)
+    return word == 0
+
+
+cdef uint64_t hole_from(const uint8_t* p, uint64_t start, uint64_t n, uint64_t place, uint64_t* end) noexcept nogil:
+    # Where from `start` on zeros begin that stand up to the end of a sector, or of all n bytes; end: where they do. n: nowhere.
+    # place: in the file, of p.
+    cdef uint64_t at = start, hole
+    while at < n:
+        at = min(n, at + SECTOR - (place + at) % SECTOR)
+        if not ends_in_zeros(p, start, at):
             continue
-        start = k
-        while start > at and p[start - 1] == 0:
-            start -= 1
-        k += 8
-        while k < n and p[k] == 0:
-            k += 1
-        if k - start >= ZEROS_LEAST:
-            end[0] = k
-            return start
+        hole = at
+        while hole > start and p[hole - 1] == 0:
+            hole -= 1
+        end[0] = at
+        while at < n:
+            at = min(n, at + SECTOR)
+            if not all_zeros(p + end[0], at - end[0]):
+                break
+            end[0] = at
+        return hole
     end[0] = n
     return n
+
+
+cdef bint all_zeros(const uint8_t* p, uint64_t n) noexcept nogil:
+    return p[0] == 0 and memcmp(p, p + 1, n - 1) == 0
 
 
 cdef int64_t text_get(Encrypted* e, int fd, const CryptKey* k, uint64_t head, uint8_t* p, size_t n, uint64_t at) noexcept nogil:
     # As many as there are | -errno
     #
-    # Zeros in a row are a hole that a power cut left, which reads as zeros. It ends where a sector does. Where it begins
+    # Zeros up to the end of a sector or of the file are a hole that a power cut left, which reads as zeros. Where it begins
     # behind a sector's start, its first bytes may be a text's that a keystream made zero: they are decrypted as well.
     cdef FileOps* f = e.inner
     cdef int64_t got = f.pread(f.ctx, fd, p, n, <off_t>(head + at))
-    cdef uint64_t i = 0, start = 0, end, hole, had
+    cdef uint64_t start = 0, end, hole, had
     if got <= 0 or k.kind == CIPHER_NONE:
         return got
     had = <uint64_t>got
-    while i < had:
-        hole = zeros_from(p, i, had, &i)
+    while start < had:
+        hole = hole_from(p, start, had, head + at, &end)
         if hole == had:
             break
-        end = i if i == had else max(hole, i - (head + at + i) % SECTOR)
         if hole and (head + at + hole) % SECTOR:
-            hole = min(hole + 8, end)
-        if end == hole:
-            continue
+            hole = min(hole + ZEROS_LEAST, end)
         if cipher_file(<CipherKind>k.kind, k.key, k.nonce, at + start, p + start, hole - start, p + start) < 0:
             return -ENOMEM
         start = end

@@ -137,7 +137,7 @@ cdef int scan_bad(Scan* c) noexcept nogil:
     cdef bint torn_group
     cdef int rc, loose
     invariant(c.fate == FATE_KEPT, "what becomes of a block's end is said once")
-    if all_zero(c.p + c.at, c.size - c.at):
+    if all_zero(c.p + c.at, c.size - c.at) or (not c.is_last and hole_behind(c)):
         return 0            # preallocated
     if closing_torn(c):
         return 0

@@ -1,10 +1,27 @@
 # What a power cut leaves of bytes that were not synced: sectors that are missing, and markers among them.
 
+cdef enum:
+    HOLE_TEXT = 8               # bytes of a hole in an encrypted file that do not read as zeros
+    HOLE_LEAST = 16             # with those: no record has zeros up to there, where its time stands
+
+
+cdef bint hole_at(const Scan* c, uint64_t at, uint64_t end) noexcept nogil:
+    # Whether from the head of a record there are zeros up to `end`, but for its first bytes.
+    return at + HOLE_LEAST <= end and all_zero(c.p + at + HOLE_TEXT, end - at - HOLE_TEXT)
+
+
+cdef bint hole_behind(const Scan* c) noexcept nogil:
+    # Whether nothing was written from c.at on in an encrypted file. What stands first there is noise, and no record's head.
+    cdef uint32_t size = st_get32(c.p + c.at) & 0x7fffffff if c.size - c.at >= HOLE_LEAST else 0
+    cdef uint64_t ahead = st_get32(c.p + c.at + 4) - (c.s.last_seq & 0xffffffffU) if size else 0
+    return hole_at(c, c.at, c.size) and not (REC_MIN <= size <= REC_MAX and ahead & 0xffffffffU < 1 << 20)
+
+
 cdef bint torn(const Scan* c) noexcept nogil:
     # Whether a crash leaves a last block so: its end stands where a write can end, at a page's, or is zeros that were
     # there before.
-    return c.size % PAGE == 0 or all_zero(c.p + max(c.at, c.size - min(c.size, <uint64_t>64)),
-                                          c.size - max(c.at, c.size - min(c.size, <uint64_t>64)))
+    cdef uint64_t start = max(c.at, c.size - min(c.size, <uint64_t>64))
+    return c.size % PAGE == 0 or all_zero(c.p + start, c.size - start) or hole_at(c, c.at, c.size)
 
 
 cdef bint begins_group(const Scan* c) noexcept nogil:
@@ -43,6 +60,8 @@ cdef bint lacks_part(const Scan* c, uint64_t end) noexcept nogil:
     # Whether a record between c.at and `end` has zeros up to the end of a sector in place of its head, or where its time,
     # subject or header or its checksum ends, where no record has any: that sector did not arrive whole.
     cdef uint64_t at = c.at, size, sub, header
+    if hole_at(c, at, sector_end(c, at)):
+        return True
     while at < end:
         if zeros_from(c, at):
             return True

@@ -71,6 +71,7 @@ FOUND_AGAIN = [
     ("turnover, threads", 59),  # the marker of a start named less than what stood before it
     ("journal, threads", 30054),  # a segment that could not be opened passed for an empty one
     ("journal, turnover, threads", 74000014),  # what closes a block was in the other segment
+    ("encrypted, turnover", 94000138),  # a few zeros at the end of ciphertext passed for damage
 ]
 
 
