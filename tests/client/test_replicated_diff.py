@@ -66,6 +66,19 @@ class ReplicatedRecorder(Recorder):
                 self._lead(f"{made['stream_name']}.{made['name']}")
         return frame
 
+    def fill(self, count: int, subject: str = "a", size: int = 0) -> None:
+        """As on one server, and until all members have the messages: the consumer's leader counts
+        what is pending by its own replica of the stream."""
+        super().fill(count, subject, size)
+        with RawApp(self.port, timeout=LED_SECONDS) as other:
+            end = time.monotonic() + LED_SECONDS
+            while not self._current(other) and time.monotonic() < end:
+                time.sleep(0.01)  # until the slowest disk has them
+
+    def _current(self, client: RawApp) -> bool:
+        replicas = client.api(f"STREAM.INFO.{self.stream}").get("cluster", {}).get("replicas", [])
+        return all(one["current"] and not one.get("lag") for one in replicas)
+
     def _lead(self, asset: str) -> None:
         body = {"placement": {"preferred": self.leader}}
         with RawApp(self.port, timeout=LED_SECONDS) as other:
