@@ -373,6 +373,7 @@ cdef class PyReactor:
                masks=False):
         """What the control plane says to its request; whether it waited for that."""
         cdef WsTerms agreed
+        cdef bint waited
         agreed.masked = masked
         agreed.masks = masks
         agreed.message_max = 0
@@ -380,7 +381,10 @@ cdef class PyReactor:
         agreed.frame_max = frame_max
         agreed.whole = whole
         said = {"open": WS_OPEN, "again": WS_REQUEST, "refused": WS_REFUSED}[verdict]
-        return ws_answer(self.conn(cid), said, span_of(reply), &agreed)
+        env_lock(&self.w.engine.env)
+        waited = ws_answer(self.conn(cid), said, span_of(reply), &agreed)
+        env_unlock(&self.w.engine.env)
+        return waited
 
     def name_reason(self, int reason, bytes text not None):
         memcpy(self.w.net.reasons[reason], <const char*>text, len(text) + 1)
