@@ -37,6 +37,10 @@ cdef inline bint span_eq(Span a, Span b) noexcept nogil:
     return a.n == b.n and (a.n == 0 or memcmp(a.p, b.p, a.n) == 0)
 
 
+cdef inline bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
+    return n == 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
+
+
 cdef inline bint span_starts(Span s, const char* prefix, uint32_t n) noexcept nogil:
     return s.n >= n and memcmp(s.p, prefix, n) == 0
 
@@ -561,6 +565,7 @@ cdef struct Env:
     uint64_t random       # state of env_random
     Secrets secrets
 
+cdef uint64_t split_mix(uint64_t* state) noexcept nogil     # the next number; who sees some can compute all others
 cdef uint64_t env_random(Env* e) noexcept nogil             # for choice and jitter; who sees some can compute all others
 cdef uint64_t env_secret(Env* e) noexcept nogil             # for what nobody may guess
 cdef void env_token(Env* e, uint8_t* p, uint32_t n) noexcept nogil      # n digits in base 62, likewise

@@ -199,13 +199,17 @@ cdef uint64_t table_hash(const uint8_t* p, size_t n) noexcept nogil:
 # ---- random numbers ----------------------------------------------------------------------------------
 
 @cython.overflowcheck(False)
-cdef uint64_t env_random(Env* e) noexcept nogil:
+cdef uint64_t split_mix(uint64_t* state) noexcept nogil:
     # SplitMix64 (Steele, Lea, Flood 2014).
-    e.random += 0x9e3779b97f4a7c15ULL
-    cdef uint64_t z = e.random
+    state[0] += 0x9e3779b97f4a7c15ULL
+    cdef uint64_t z = state[0]
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL
     return z ^ (z >> 31)
+
+
+cdef uint64_t env_random(Env* e) noexcept nogil:
+    return split_mix(&e.random)
 
 
 cdef const uint8_t* take_secrets(Env* e, uint32_t n) noexcept nogil:

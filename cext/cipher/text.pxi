@@ -41,16 +41,12 @@ cdef uint64_t hole_from(const uint8_t* p, uint64_t start, uint64_t n, uint64_t p
         end[0] = at
         while at < n:
             at = min(n, at + SECTOR)
-            if not all_zeros(p + end[0], at - end[0]):
+            if not all_zero(p + end[0], at - end[0]):
                 break
             end[0] = at
         return hole
     end[0] = n
     return n
-
-
-cdef bint all_zeros(const uint8_t* p, uint64_t n) noexcept nogil:
-    return p[0] == 0 and memcmp(p, p + 1, n - 1) == 0
 
 
 cdef int64_t text_get(Encrypted* e, int fd, const CryptKey* k, uint64_t head, uint8_t* p, size_t n, uint64_t at) noexcept nogil:

@@ -39,37 +39,38 @@ cdef size_t masked_head(Ws* w, uint8_t* h, int first, uint64_t n) noexcept nogil
     cdef uint64_t key
     if not w.terms.masks:
         return size
-    w.mask += <uint64_t>0x9e3779b97f4a7c15
-    key = w.mask
-    key = (key ^ key >> 30) * <uint64_t>0xbf58476d1ce4e5b9
-    key = (key ^ key >> 27) * <uint64_t>0x94d049bb133111eb
+    key = split_mix(&w.mask)
     h[1] |= MASK_BIT
     memcpy(h + size, &key, 4)
     return size + 4
 
 
-cdef void mask_bytes(uint8_t* p, size_t n, const uint8_t* key) noexcept nogil:
-    cdef uint32_t half
+cdef void mask_copy(uint8_t* to, const uint8_t* p, size_t n, const uint8_t* key, uint32_t at) noexcept nogil:
+    # Copies n bytes, masked or unmasked from byte `at` of the key's 4 on. `to` may be p, or before p.
+    cdef uint8_t k[8]
     cdef uint64_t whole, v
-    cdef size_t i = 0
-    memcpy(&half, key, 4)
-    whole = half | <uint64_t>half << 32
+    cdef size_t i
+    for i in range(8):
+        k[i] = key[(at + i) & 3]
+    memcpy(&whole, k, 8)
+    i = 0
     while i + 8 <= n:
         memcpy(&v, p + i, 8)
         v ^= whole
-        memcpy(p + i, &v, 8)
+        memcpy(to + i, &v, 8)
         i += 8
     while i < n:
-        p[i] ^= key[i & 3]
+        to[i] = p[i] ^ k[i & 7]
         i += 1
 
 
 cdef size_t frame_put(Ws* w, uint8_t* at, int first, const uint8_t* p, size_t n) noexcept nogil:
     # A whole frame, for which there is room; how long it is.
     cdef size_t size = masked_head(w, at, first, n)
-    memcpy(at + size, p, n)
     if w.terms.masks:
-        mask_bytes(at + size, n, at + size - 4)
+        mask_copy(at + size, p, n, at + size - 4, 0)
+    else:
+        memcpy(at + size, p, n)
     return size + n
 
 
@@ -249,7 +250,7 @@ cdef int add_masked(Ws* w, const iovec* iov, int n, size_t skip, size_t total) n
         left -= piece
         if left == 0:
             break
-    mask_bytes(w.ahead.data + begin, total, w.ahead.data + begin - 4)
+    mask_copy(w.ahead.data + begin, w.ahead.data + begin, total, w.ahead.data + begin - 4, 0)
     return 0
 
 

@@ -43,24 +43,10 @@ cdef void ws_fail_number(Ws* w, const char* form, int64_t number) noexcept nogil
 
 cdef void ws_unmask(Ws* w, uint8_t* to, const uint8_t* p, size_t n) noexcept nogil:
     # Copies the next n bytes of a frame's payload; `to` may overlap with what is behind it, from where it goes on.
-    cdef uint8_t k[8]
-    cdef uint64_t key, v
-    cdef size_t i
     if not w.frame.keyed:
         memmove(to, p, n)
         return
-    for i in range(8):
-        k[i] = w.frame.key[(w.frame.key_at + i) & 3]
-    memcpy(&key, k, 8)
-    i = 0
-    while i + 8 <= n:
-        memcpy(&v, p + i, 8)
-        v ^= key
-        memcpy(to + i, &v, 8)
-        i += 8
-    while i < n:
-        to[i] = p[i] ^ k[i & 7]
-        i += 1
+    mask_copy(to, p, n, w.frame.key, w.frame.key_at)
     w.frame.key_at = (w.frame.key_at + <uint32_t>(n & 3)) & 3
 
 

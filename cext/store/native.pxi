@@ -13,7 +13,7 @@ from posix.types cimport off_t
 
 from .bytes cimport (
     EV_DISK_FULL, S2_CHUNK_MAX, S2_HEAD, S2_SLACK, Bytes, Cond, Env, Event, FileOps, HHState, List, ListNode, ListWalk,
-    Mutex, Span, StrMap, System, Task, Thread, Timer, Tokens, array_room, bytes_add, bytes_free, bytes_reserve,
+    Mutex, Span, StrMap, System, Task, Thread, Timer, Tokens, all_zero, array_room, bytes_add, bytes_free, bytes_reserve,
     compare_u64, cond_free, cond_init, elapsed, env_clock, env_held, env_lock, env_unlock, file_new,
     get_uv, has_empty_token, hh64, hh_final, hh_init, hh_update, invariant, is_star, list_drop, list_empty, list_first,
     list_last, list_linked, list_owner, list_pop, list_push_back, list_push_front, list_remove, list_step, list_take,

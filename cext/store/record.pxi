@@ -243,7 +243,3 @@ cdef bint groups_fit(const uint64_t* key, const uint8_t* p, uint64_t size, uint6
             group_add(&g, p, at, &r)
         at += r.size
     return True
-
-
-cdef bint all_zero(const uint8_t* p, uint64_t n) noexcept nogil:
-    return n == 0 or (p[0] == 0 and memcmp(p, p + 1, n - 1) == 0)
