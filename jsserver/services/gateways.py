@@ -3,7 +3,6 @@ clock."""
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import TYPE_CHECKING
 
@@ -155,27 +154,19 @@ class GatewayService:
         elif what == engine.SAID_INFO:
             self.gateways.info(number, text, now)
         elif what == engine.SAID_CONNECT:
-            self._connect(number, text)
+            o = self._options.gateway
+            self._passwords.connect(
+                self._pace,
+                (o.username, o.password),
+                text,
+                is_there=lambda: number in self._where,
+                then=lambda: self.gateways.connect(number, text),
+            )
         elif what == engine.SAID_ERROR:
             self.gateways.error(number, text)
         elif what == engine.SAID_HAILED:
             self._met()
         self._pace.go_on()
-
-    def _connect(self, number: int, text: bytes) -> None:
-        o = self._options.gateway
-        given = self._passwords.slow(o.username, o.password, text)
-        if given:
-            self._pace.begin(self._prove(number, text, given))
-        else:
-            self.gateways.connect(number, text)
-
-    async def _prove(self, number: int, text: bytes, given: str) -> None:
-        stored, loop = self._options.gateway.password, asyncio.get_running_loop()
-        await self._passwords.prove(loop, stored, given, lambda: number in self._where)
-        if number in self._where:
-            self.gateways.connect(number, text)
-            self._pace.go_on()
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a gateway connection."""

@@ -3,6 +3,7 @@ beside the event loop."""
 
 from __future__ import annotations
 
+import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -12,8 +13,9 @@ from jsserver.links.words import RouteConnect, read
 from jsserver.text.passwords import is_bcrypt
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Iterable
+
+    from jsserver.services.linked import Pace
 
 PROVEN_MAX = 8
 """Passwords that are remembered; there is one, and more only after reloads."""
@@ -45,7 +47,25 @@ class Passwords:
             return _digest(stored, given) in self._proven
         return password_fits(stored, given)
 
-    def slow(self, user: str, stored: str, text: bytes) -> str:
+    def connect(
+        self,
+        pace: Pace,
+        login: tuple[str, str],
+        text: bytes,
+        *,
+        is_there: Callable[[], bool],
+        then: Callable[[], None],
+    ) -> None:
+        """Does what is to be done with a CONNECT, its `text`: at once, or when `fits` knows about
+        its password, if the connection is there by then. `login`: the configured user and
+        password."""
+        given = self._slow(*login, text)
+        if given:
+            pace.begin(self._prove(pace, login[1], given, is_there, then))
+        else:
+            then()
+
+    def _slow(self, user: str, stored: str, text: bytes) -> str:
         """The password of a CONNECT that has to be hashed before `fits` knows; "": none has."""
         if not is_bcrypt(stored):
             return ""
@@ -57,14 +77,14 @@ class Passwords:
             return ""
         return said.password
 
-    async def prove(
+    async def _prove(
         self,
-        loop: asyncio.AbstractEventLoop,
+        pace: Pace,
         stored: str,
         given: str,
         is_there: Callable[[], bool],
+        then: Callable[[], None],
     ) -> None:
-        """Finds out whether a password fits a hash, for a connection that may end meanwhile."""
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "password")
 
@@ -73,7 +93,10 @@ class Passwords:
             if is_there() and not self.fits(stored, given) and password_fits(stored, given):
                 self._proven = [_digest(stored, given), *self._proven][:PROVEN_MAX]
 
-        await loop.run_in_executor(self._thread, check)
+        await asyncio.get_running_loop().run_in_executor(self._thread, check)
+        if is_there():
+            then()
+            pace.go_on()
 
     def close(self) -> None:
         """Ends the thread."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from typing import TYPE_CHECKING
 
@@ -270,28 +269,20 @@ class Routes:
         elif what == engine.SAID_INFO:
             self.mesh.info(number, text)
         elif what == engine.SAID_CONNECT:
-            self._connect(number, text)
+            o = self._options.cluster
+            self._passwords.connect(
+                self._pace,
+                (o.username, o.password),
+                text,
+                is_there=lambda: number in self._where,
+                then=lambda: self.mesh.connect(number, text),
+            )
         elif what == engine.SAID_ERROR:
             self.mesh.error(number, text)
         elif what == engine.SAID_HAILED:
             self.mesh.hailed(number)
             self._met()
         self._pace.go_on()
-
-    def _connect(self, number: int, text: bytes) -> None:
-        o = self._options.cluster
-        given = self._passwords.slow(o.username, o.password, text)
-        if given:
-            self._pace.begin(self._prove(number, text, given))
-        else:
-            self.mesh.connect(number, text)
-
-    async def _prove(self, number: int, text: bytes, given: str) -> None:
-        stored, loop = self._options.cluster.password, asyncio.get_running_loop()
-        await self._passwords.prove(loop, stored, given, lambda: number in self._where)
-        if number in self._where:
-            self.mesh.connect(number, text)
-            self._pace.go_on()
 
     def failed(self, item: Item) -> None:
         """An INBOX_ERROR of a route."""

@@ -131,11 +131,11 @@ PARTS = {
     "services.subjects": set(),
     "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
-    "services.proving": {"access.auth", "links", "text.passwords"},
     "services.linked": {
         *("access.clients", "config", "links", "process.sockets", "text.goformat"),
         "process.tasks",
     },
+    "services.proving": {"access.auth", "links", "services.linked", "text.passwords"},
     "services.routes": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "config", "links"),
         *("access.secured", "process.logs", "process.sockets", "services.linked"),
