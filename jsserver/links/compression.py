@@ -38,12 +38,6 @@ def select(own: str, others: str) -> str:
     return FAST if others == AUTO else others
 
 
-def needs_another(agreed: str, new: str) -> bool:
-    """Whether a change to the mode `new` needs a new connection, because both sides have to
-    negotiate again."""
-    return agreed == OFF or new in (OFF, ACCEPT, NOT_SUPPORTED)
-
-
 class Compressible(Protocol):
     """A link that can be compressed."""
 
@@ -61,6 +55,15 @@ def begins(link: Compressible, own: str, others: str) -> bool:
     else:
         link.compression = OFF if others and own != NOT_SUPPORTED else NOT_SUPPORTED
     return negotiates(link.compression)
+
+
+def changes(link: Compressible, new: str) -> bool:
+    """Takes another mode for a link that has negotiated one. False: that needs a new connection,
+    because both sides have to negotiate again."""
+    if link.compression == OFF or new in (OFF, ACCEPT, NOT_SUPPORTED):
+        return False
+    link.compression = new
+    return True
 
 
 def announced(own: str, chosen: str = "") -> str:

@@ -151,11 +151,10 @@ class Leafs:
                 continue
             if link.compression == compression.NOT_SUPPORTED:
                 continue
-            if compression.needs_another(link.compression, mode):
-                self._transport.cut(link.number, LeafReason.CHANGED)
-            else:
-                link.compression = mode
+            if compression.changes(link, mode):
                 self._transport.relevel(link.number, mode)
+            else:
+                self._transport.cut(link.number, LeafReason.CHANGED)
 
     def dialled(
         self, number: int, remote: Remote, address: str, *, websocket: bool = False

@@ -205,11 +205,10 @@ class Mesh:
         for link in self.shown():
             if link.compression in (compression.NOT_SUPPORTED, mode):
                 continue
-            if compression.needs_another(link.compression, mode):
-                self._transport.cut(link.number, Reason.REMOVED)
-            else:
-                link.compression = mode
+            if compression.changes(link, mode):
                 self._transport.relevel(link.number, mode)
+            else:
+                self._transport.cut(link.number, Reason.REMOVED)
 
     def close_all(self) -> None:
         """Closes all links, which are dialled again."""
