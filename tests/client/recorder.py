@@ -3,7 +3,8 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.client.raw import Frame, RawApp, TimedOut
@@ -246,3 +247,20 @@ def played(recorder: Recorder, case: Callable[[Recorder], None]) -> list[Heard]:
     finally:
         recorder.close()
     return recorder.said
+
+
+def until_alike(
+    number: int, tries: Sequence[int], plays: Sequence[Callable[[str, int], list[Heard]]]
+) -> list[list[Heard]]:
+    """What each of these heard of case `number`, in the first try in which all heard the same, or
+    in the last one: answers vary under load. Each is given a new stream's name and how patient to
+    be."""
+    heard: list[list[Heard]] = []
+    for turn, patience in enumerate(tries):
+        stream = f"S{number}x{turn}"
+        with ThreadPoolExecutor(len(plays)) as pool:
+            playing = [pool.submit(play, stream, patience) for play in plays]
+            heard = [one.result() for one in playing]
+        if all(one == heard[0] for one in heard):
+            break
+    return heard

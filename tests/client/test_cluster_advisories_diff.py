@@ -55,17 +55,10 @@ async def told(servers: Servers, kinds: str) -> list[list[str]]:
     """The advisories of each step, sorted."""
     cluster = Cluster(servers)
     cluster.start_all(kinds)
-    await cluster.whole()
+    await cluster.ready()
     first = cluster.members[0]
     steps = []
     async with connected(first) as client, connected(first, user="sys", password="sys") as system:
-
-        async def placed() -> bool:
-            answer = await api(client, "STREAM.CREATE.PROBE", {**STREAM, "name": "PROBE"})
-            return "error" not in answer
-
-        await until(placed, 60)
-        await api(client, "STREAM.DELETE.PROBE")
         heard: list[str] = []
         for name, one in (("account", client), ("system", system)):
 

@@ -118,7 +118,7 @@ def bare(answer: Any) -> Any:
 async def answers(servers: Servers, kinds: str) -> list[Any]:
     cluster = Cluster(servers)
     cluster.start_all(kinds, [LIMITED + 'server_tags: ["all"]'] * 3)
-    await cluster.whole()
+    await cluster.ready()
     said: list[Any] = []
     async with (
         connected(cluster.members[0]) as one,
@@ -126,12 +126,6 @@ async def answers(servers: Servers, kinds: str) -> list[Any]:
         connected(cluster.members[2], user="any", password="x") as any_,
         connected(cluster.members[2], user="sys", password="sys") as system,
     ):
-
-        async def placed() -> bool:
-            return "error" not in await asked(one, "STREAM.CREATE.PROBE", stream("PROBE", 3))
-
-        await until(placed, 60)
-        await asked(one, "STREAM.DELETE.PROBE")
         by = {"one": one, "two": two, "any": any_}
         for account, request, body in limits():
             said.append((account, request, body, bare(await asked(by[account], request, body))))

@@ -1,7 +1,7 @@
 """Plays the same JetStream operations on the server under test and on nats-server."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 
 import pytest
@@ -20,7 +20,7 @@ from tests.client import (
     transform_cases,
 )
 from tests.client.jetstream_cases import Case
-from tests.client.recorder import Heard, Recorder, played
+from tests.client.recorder import Heard, Recorder, played, until_alike
 from tests.servers import Server, Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -49,16 +49,7 @@ def play(server: Server, case: Case, stream: str, patience: int) -> list[Heard]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(pair: tuple[Server, Server], case: Case) -> None:
-    """Says so only after eight tries, because nats-server's answers vary under load; each plays on
-    a stream of its own."""
-    theirs = []
-    for turn, patience in enumerate(PATIENCE):
-        stream = f"S{CASES.index(case)}x{turn}"
-        with ThreadPoolExecutor(2) as pool:
-            plays = [pool.submit(play, server, case, stream, patience) for server in pair]
-            ours, their = (playing.result() for playing in plays)
-        if ours == their:
-            return
-        theirs.append(their)
-    for mine, other in zip_longest(ours, theirs[-1]):
+    plays = [partial(play, server, case) for server in pair]
+    ours, theirs = until_alike(CASES.index(case), PATIENCE, plays)
+    for mine, other in zip_longest(ours, theirs):
         assert mine == other

@@ -5,7 +5,7 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 
 import pytest
@@ -14,7 +14,7 @@ from tests.client import consumer_cases, delivery_cases, priority_cases, reset_c
 from tests.client.jetstream_cases import Case
 from tests.client.mesh import Cluster
 from tests.client.raw import Frame, RawApp
-from tests.client.recorder import Heard, Recorder, played
+from tests.client.recorder import Heard, Recorder, played, until_alike
 from tests.servers import Servers
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -120,17 +120,8 @@ def play(port: int, leader: str, case: Case, stream: str, patience: int) -> list
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(ports: dict[str, int], case: Case) -> None:
-    """Reports a difference only after several tries, because answers vary under load."""
-    for turn, patience in enumerate(PATIENCE):
-        stream = f"S{CASES.index(case)}x{turn}"
-        with ThreadPoolExecutor(3) as pool:
-            clusters = (("ooo", ""), ("opp", "A"), ("ppp", ""))
-            plays = [
-                pool.submit(play, ports[kinds], leader, case, stream, patience)
-                for kinds, leader in clusters
-            ]
-            ours, mixed, theirs = (playing.result() for playing in plays)
-        if ours == mixed == theirs:
-            return
+    clusters = (("ooo", ""), ("opp", "A"), ("ppp", ""))
+    plays = [partial(play, ports[kinds], leader, case) for kinds, leader in clusters]
+    ours, mixed, theirs = until_alike(CASES.index(case), PATIENCE, plays)
     for mine, both, other in zip_longest(ours, mixed, theirs):
         assert mine == both == other

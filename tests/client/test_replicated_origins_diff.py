@@ -4,7 +4,7 @@ ours as in one of nats-servers."""
 import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.client import source_cases
 from tests.client.jetstream_cases import Case
 from tests.client.mesh import Cluster
 from tests.client.raw import Frame
-from tests.client.recorder import Heard, played
+from tests.client.recorder import Heard, played, until_alike
 from tests.client.test_replicated_diff import ReplicatedRecorder
 from tests.servers import Servers
 
@@ -77,13 +77,7 @@ def play(port: int, case: Case, stream: str, patience: int) -> list[Heard]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
 def test_same_answers(ports: tuple[int, int], case: Case) -> None:
-    """Reports a difference only after several tries, because answers vary under load."""
-    for turn, patience in enumerate(PATIENCE):
-        stream = f"S{CASES.index(case)}x{turn}"
-        with ThreadPoolExecutor(2) as pool:
-            plays = [pool.submit(play, port, case, stream, patience) for port in ports]
-            ours, theirs = (playing.result() for playing in plays)
-        if ours == theirs:
-            return
+    plays = [partial(play, port, case) for port in ports]
+    ours, theirs = until_alike(CASES.index(case), PATIENCE, plays)
     for mine, other in zip_longest(ours, theirs):
         assert mine == other
