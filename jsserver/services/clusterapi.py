@@ -53,6 +53,9 @@ REMEMBERED_MAX = 1024
 """Requests that are remembered, as each may come twice: from who asks, and passed on."""
 REMEMBERED = 2.0
 """Seconds for which they are: who asks may have the same subject for all its answers."""
+REPLY_WAIT = 1.0
+"""Seconds for which a request that was passed on waits for the subscription to its reply: that
+comes with the request itself, straight from the requester's server, and may be later."""
 WAITING_MAX = 1024
 """The most requests that wait before they are answered; further ones get no answer from here."""
 OTHER_TYPES = {
@@ -193,8 +196,27 @@ class ClusterApi:
             api.args,
         )
         api = self._by_whom(api, account, payload)
+        end = asyncio.get_running_loop().time() + REPLY_WAIT
+        self._judge(api, asked, headers, passed, end if passed else 0.0)
+        return True
+
+    def _await_reply(self, api: Api, asked: Asked, headers: bytes, passed: int, end: float) -> None:
+        self._waiting -= 1
+        with suppress(PlaneClosed):  # this server has ended meanwhile
+            if self._system_account in self._accounts:
+                self._judge(api, asked, headers, passed, end)
+
+    def _judge(self, api: Api, asked: Asked, headers: bytes, passed: int, end: float) -> None:
+        """`passed`: how often the request was passed on; `end`: when it is answered although
+        nobody is known to listen for the answer, by the clock of the loop."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < end and self._waiting < WAITING_MAX and not self._listens(asked):
+            self._waiting += 1
+            loop.call_later(PAUSE, self._await_reply, api, asked, headers, passed, end)
+            return
+        account = asked.account
         if self._is_known(asked, passed):
-            return True
+            return
         verdict = answers.verdict(api, self._seen(api, account))
         if passed and verdict.answer in (Answer.SILENT, Answer.PASS):
             verdict = answers.Verdict(Answer.UNAVAILABLE, answers.DELAY)
@@ -203,7 +225,6 @@ class ClusterApi:
             self._answer(api, asked, headers, verdict.answer)
         elif self._waiting < WAITING_MAX:
             self._waiting += 1
-            loop = asyncio.get_running_loop()
             if verdict.delay:
                 self._note(asked, waits=True)
                 may_be_done = not passed and api.name.endswith("LEADER.STEPDOWN")
@@ -212,7 +233,10 @@ class ClusterApi:
                 loop.call_later(PAUSE, self._later, api, waits)
             else:
                 self._bringing.begin(self._bring(api, asked, headers))
-        return True
+
+    def _listens(self, asked: Asked) -> bool:
+        """Whether the answer to a request would reach somebody."""
+        return self._system.subject_interest(asked.reply.encode("utf-8", "surrogateescape"))
 
     def _by_whom(self, api: Api, account: str, body: bytes) -> Api:
         """The request with the role of the server that answers it: the stream's leader creates the

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 
+from jsserver.text.identity import short_hash
 from tests.client.aio import asynchronous, connected, until
 from tests.client.mesh import Cluster
 from tests.client.test_meta_leader import leads
@@ -118,6 +119,21 @@ async def test_each_gets_one_answer(servers: Servers, stepdown: str) -> None:
         refused = [(names[n], one) for n, (one,) in enumerate(found) if "error" in one]
         # Without a leader of the meta group for half a second, error 10008 is the answer.
         assert refused == [] or stepdown.startswith("META")
+
+
+@asynchronous
+async def test_a_request_is_passed_on_before_its_inbox_is_known(servers: Servers) -> None:
+    cluster = Cluster(servers)
+    cluster.start_all("ooo")
+    await cluster.whole()
+    async with connected(cluster.members[0], user="sys", password="sys") as system:
+        await until(lambda: leads(cluster) != "", 20)
+        inbox, passed = system.new_inbox(), f"$JSC.ASKED.{short_hash(leads(cluster))}.1."
+        await system.publish(f"{passed}$JS.API.META.LEADER.STEPDOWN", b"", inbox)
+        await system.flush()
+        await asyncio.sleep(0.1)  # the subscription comes so long behind the request
+        heard = await system.subscribe(inbox)
+        assert json.loads((await heard.next_msg(5)).data)["success"]
 
 
 @asynchronous
