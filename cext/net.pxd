@@ -203,6 +203,7 @@ cdef struct Output:
     bint flushing           # linked in reactor.flushing
     bint owes               # its transport has bytes of its own to write
     bint deadline_set       # timer runs
+    uint64_t batch          # what must have been sent by then in all, where the whole of a batch must
     Timer timer
     Conn* next_flushing
     Conn* next_settling
@@ -335,6 +336,7 @@ cdef struct Terms:
     int64_t ping_interval   # ns between PINGs; this and the next two are as all have them, where they are 0
     int64_t ping_max
     int64_t write_deadline
+    bint whole_writes       # of links
     Bytes info_head         # up to and with "max_payload":
     Bytes later_head        # the same for who is connected; empty: no other
     Bytes info_middle       # from behind its number up to and with "client_id":
@@ -390,6 +392,7 @@ cdef struct NetLimits:
     int64_t ping_interval   # ns between PINGs to a connection
     int64_t ping_max        # PINGs without an answer, beyond which it does not
     int64_t write_deadline  # ns until a connection that takes no bytes is closed
+    bint whole_writes       # or a client that does not take all that waited when they began
 
 cdef struct Net:
     # The connections of an engine and the reactors that serve them; under the engine lock.

@@ -316,6 +316,7 @@ class Front:
             ping_interval=o.ping_interval,
             ping_max=o.ping_max,
             write_deadline=o.write_deadline,
+            whole_writes=o.write_timeout == "close",
             debug=o.debug,
             trace=o.trace,
         )

@@ -202,6 +202,9 @@ class Server:
             security=lambda: front.listeners.links,
         )
         leafs.on_opened, leafs.on_closed = self._leaf_opened, self._leaf_closed
+        leafs.leads = lambda account, may: (
+            None if self.meta is None else self.meta.holdings.may_lead(account, may=may)
+        )
         return leafs
 
     def _leafs_now(self) -> LeafService | None:

@@ -89,7 +89,7 @@ SAID_SECURED = LINK_SECURED
 PlaneConfig = namedtuple(
     "PlaneConfig",
     "max_payload max_control_line max_pending max_subscriptions max_sub_tokens max_connections headers stall"
-    " max_requests max_asking ping_interval ping_max write_deadline debug trace",
+    " max_requests max_asking ping_interval ping_max write_deadline whole_writes debug trace",
 )
 
 
@@ -114,6 +114,7 @@ cdef int fill_net_limits(NetLimits* limits, object config) except -1:
     limits.ping_interval = config.ping_interval
     limits.ping_max = config.ping_max
     limits.write_deadline = config.write_deadline
+    limits.whole_writes = config.whole_writes
     return 0
 
 

@@ -90,8 +90,18 @@ cdef void conn_flush(Conn* c) noexcept nogil:
         c.reactor.settling = c
 
 
+cdef enum:
+    BATCH_MAX = 64 << 20    # bytes that must be written within one deadline at most
+
+
+cdef inline bint has_more_time(const Conn* c) noexcept nogil:
+    # Whether the deadline of what is not written yet begins anew: with each piece that was, or with each batch.
+    cdef bint whole = c.terms.whole_writes or (c.base.kind == KIND_CLIENT and c.reactor.net.limits.whole_writes)
+    return c.output.wrote == WROTE_SOME and (not whole or load_relaxed(&c.base.sent) >= c.output.batch)
+
+
 cdef void conn_settle(Conn* c) noexcept nogil:
-    # The deadline of what is not written yet begins anew with each piece that was. Senders that rest for it go on.
+    # Senders that rest for what is written now go on.
     cdef TimerHeap* timers = &c.reactor.timers
     cdef int64_t until
     if c.base.awaited and client_pending(&c.base) <= c.base.engine.limits.much_pending // 2:
@@ -104,6 +114,7 @@ cdef void conn_settle(Conn* c) noexcept nogil:
         c.output.deadline_set = False
         if c.base.head != NULL:
             conn_flush_soon(c)      # it came while the rest was about to be written
-    elif c.output.wrote == WROTE_SOME or not c.output.deadline_set:
+    elif has_more_time(c) or not c.output.deadline_set:
+        c.output.batch = load_relaxed(&c.base.sent) + min(client_pending(&c.base), <uint64_t>BATCH_MAX)
         until = c.base.engine.env.mono + (c.terms.write_deadline or c.reactor.net.limits.write_deadline)
         c.output.deadline_set = timer_set(timers, &c.output.timer, until) == 0

@@ -14,7 +14,6 @@ from jsserver.config.otherservers import (
     read_timeout,
     read_urls,
     read_write_deadline,
-    read_write_timeout,
     refused,
     server_url,
     validate_advertise,
@@ -30,6 +29,7 @@ from jsserver.config.values import (
     flag,
     integer,
     read_block,
+    read_write_timeout,
     text,
     type_name,
 )

@@ -46,6 +46,7 @@ class Cluster(Block):
     rtt_thresholds: list[int] = each(list)
     ping_max: int = 0
     write_deadline: int = 0
+    write_timeout: str = ""
     imports: SubjectPermission | None = None
     exports: SubjectPermission | None = None
     tls: Tls | None = None

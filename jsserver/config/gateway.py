@@ -11,7 +11,6 @@ from jsserver.config.otherservers import (
     read_timeout,
     read_urls,
     read_write_deadline,
-    read_write_timeout,
     refused,
     server_url,
     validate_advertise,
@@ -26,6 +25,7 @@ from jsserver.config.values import (
     flag,
     integer,
     read_block,
+    read_write_timeout,
     text,
     type_name,
 )

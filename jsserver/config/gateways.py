@@ -41,5 +41,6 @@ class Gateway(Block):
     connect_backoff: bool = False
     reject_unknown: bool = False
     write_deadline: int = 0
+    write_timeout: str = ""
     gateways: list[RemoteGateway] = each(list)
     tls: Tls | None = None

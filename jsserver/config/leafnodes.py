@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+from urllib.parse import urlsplit
 
 from jsserver.cext.language import Value
 from jsserver.config import ConfigError
 from jsserver.config.authorization import is_public, valid_subject
 from jsserver.config.compression import compression
-from jsserver.config.leafs import Leafnodes, LeafRemote, LeafUrl
+from jsserver.config.leafs import Leafnodes, LeafProxy, LeafRemote, LeafUrl
 from jsserver.config.options import GLOBAL_ACCOUNT, Authorization, Options, User
 from jsserver.config.otherservers import (
     read_maps,
     read_urls,
     read_write_deadline,
-    read_write_timeout,
     server_url,
 )
 from jsserver.config.values import (
@@ -23,7 +23,6 @@ from jsserver.config.values import (
     Problems,
     Reader,
     address,
-    as_bool,
     as_duration,
     as_map,
     as_text,
@@ -31,10 +30,10 @@ from jsserver.config.values import (
     integer,
     not_available,
     read_block,
+    read_write_timeout,
     shown,
     text,
     type_name,
-    unavailable,
 )
 from jsserver.text.goformat import SECOND, quote
 from jsserver.text.identity import PREFIX_ACCOUNT, PREFIX_USER
@@ -131,9 +130,89 @@ def _read_remote_tls(remote: LeafRemote, value: Value, problems: Problems) -> No
     read_remote_tls(remote, value, problems)
 
 
+class _Proxy:
+    """What a block `proxy` says."""
+
+    url = username = password = ""
+    timeout = 0
+
+
+_PROXY: dict[str, Reader] = {
+    "url": text("url"),
+    "username": text("username"),
+    "password": text("password"),
+    "timeout": _duration("timeout"),
+}
+
+
+def _read_proxy(remote: LeafRemote, value: Value, problems: Problems) -> None:
+    if not isinstance(value.data, dict):
+        raise OptionError(value, f"Expected proxy to be a map, got {type_name(value)}")
+    said = _Proxy()
+    read_block(said, value.data, _PROXY, problems)
+    if not said.url:
+        return
+    url = urlsplit(said.url)
+    if url.scheme not in ("http", "https"):
+        raise OptionError(value, f"proxy URL scheme must be http or https, got: {url.scheme}")
+    if url.scheme == "https":
+        raise OptionError(value, not_available("TLS between a leaf node and its proxy (https)"))
+    try:
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        raise OptionError(value, f"invalid proxy URL: {error}") from None
+    if not host:
+        raise OptionError(value, "proxy URL must specify a host")
+    if said.timeout < 0:
+        raise OptionError(value, "proxy timeout must be >= 0")
+    if bool(said.username) != bool(said.password):
+        what = "proxy username and password must both be specified or both be empty"
+        raise OptionError(value, what)
+    remote.proxy = LeafProxy(
+        host=host,
+        port=port or 80,
+        username=said.username,
+        password=said.password,
+        timeout=said.timeout,
+    )
+
+
+def _check_proxied(remote: LeafRemote, item: Value, problems: Problems) -> None:
+    """What a remote with a proxy says of its hub."""
+    for url in remote.urls:
+        if url.websocket and url.secured and remote.tls is None:
+            problems.error(
+                item,
+                f"proxy is configured but remote URL {url.shown} requires TLS and no TLS"
+                " configuration is provided. When using proxy with TLS endpoints, ensure TLS is"
+                " properly configured for the leafnode remote",
+            )
+            return
+    if remote.urls and not any(url.websocket for url in remote.urls):
+        problems.warn(item, "proxy", "it is meant for WebSocket URLs (ws:// or wss://)")
+
+
+class _Migration:
+    """What a block `jetstream_cluster_migrate` says."""
+
+    delay = 0
+
+
+_MIGRATION: dict[str, Reader] = {"leader_migrate_delay": _duration("delay")}
+
+
 def _read_migrate(remote: LeafRemote, value: Value, problems: Problems) -> None:
-    if not isinstance(value.data, bool) or as_bool(value):
-        raise OptionError(value, not_available("leafnodes (jetstream_cluster_migrate)"))
+    if isinstance(value.data, bool):
+        remote.migrate, remote.migrate_delay = value.data, 0
+        return
+    if not isinstance(value.data, dict):
+        what = "Expected boolean or map for jetstream_cluster_migrate"
+        raise OptionError(value, f"{what}, got {type_name(value)}")
+    said = _Migration()
+    read_block(said, value.data, _MIGRATION, problems)
+    if said.delay < 0:
+        raise OptionError(value, "leader_migrate_delay must be >= 0")
+    remote.migrate, remote.migrate_delay = True, said.delay
 
 
 _REMOTE: dict[str, Reader] = {
@@ -159,7 +238,7 @@ _REMOTE: dict[str, Reader] = {
     "dial_timeout": _duration("dial_timeout"),
     "compression": compression("s2_auto"),
     "tls": _read_remote_tls,
-    "proxy": unavailable("leafnodes (proxy)"),
+    "proxy": _read_proxy,
 }
 
 
@@ -168,6 +247,8 @@ def _read_remotes(block: Leafnodes, value: Value, problems: Problems) -> None:
     for item, given in read_maps(value, "remotes", "remote leafnode", problems):
         remote = LeafRemote()
         read_block(remote, given, _REMOTE, problems)
+        if remote.proxy is not None:
+            _check_proxied(remote, given.get("proxy", item), problems)
         if remote.label in labels:
             problems.error(item, f"duplicate remote {remote.label}")
             continue
@@ -231,12 +312,16 @@ _AUTHORIZATION: dict[str, Reader] = {
     "timeout": _read_timeout,
     "users": _read_users,
     "account": text("account"),
-    "proxy_required": unavailable("leafnodes (proxy_required)"),
+    "proxy_required": flag("proxy_required"),
 }
 
 
 def _read_authorization(block: Leafnodes, value: Value, problems: Problems) -> None:
     read_block(block, as_map(value), _AUTHORIZATION, problems)
+    if block.proxy_required and not block.has_own_users:
+        problems.without_effect.append(
+            f'{value.place}: "proxy_required" of leafnodes has no effect: the block has no logins'
+        )
     if not block.users:
         return
     if block.username:
@@ -327,6 +412,8 @@ def options_for_leafs(options: Options) -> Options:
         users = [User(name=own.username, password=own.password, account=account)]
     elif own.nkey:
         users = [User(nkey=own.nkey, account=account)]
+    if own.proxy_required:
+        users = [User(**{**vars(user), "proxy_required": True}) for user in users]
     changed: dict[str, object] = {
         "authorization": Authorization(users=users, timeout=own.auth_timeout),
         "accounts": [],

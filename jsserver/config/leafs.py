@@ -34,10 +34,23 @@ class LeafUrl(Block):
         return f"{scheme[self.secured]}://{who}{host}:{self.port}{self.path}"
 
 
+class LeafProxy(Block):
+    """An HTTP proxy that a hub is dialled through, and the login there, if it wants one. A timeout
+    of 0 ns is the one for dialling the hub."""
+
+    host: str = ""
+    port: int = 0
+    username: str = ""
+    password: str = ""
+    timeout: int = 0
+
+
 class LeafRemote(Block):
     """A hub that an account is joined to; "": the global one. Times in ns. `deny_imports` are
-    subjects that are not heard from there, `deny_exports` those that are not told there. The last
-    two are of WebSocket: it compresses messages, and does not mask frames, if the hub agrees."""
+    subjects that are not heard from there, `deny_exports` those that are not told there. The two
+    of WebSocket: it compresses messages, and does not mask frames, if the hub agrees. With
+    `migrate`, this server leads none of the account's streams while the hub has been away for
+    longer than `migrate_delay`."""
 
     urls: list[LeafUrl] = each(list)
     account: str = ""
@@ -58,6 +71,9 @@ class LeafRemote(Block):
     tls: Tls | None = None
     ws_compression: bool = False
     ws_no_masking: bool = False
+    proxy: LeafProxy | None = None
+    migrate: bool = False
+    migrate_delay: int = 0
 
     @property
     def identity(self) -> tuple[object, ...]:
@@ -85,7 +101,8 @@ class LeafRemote(Block):
 class Leafnodes(Block):
     """The `leafnodes` block. Port 0: no leaf node is let in. `account` is that of those who log in
     as `username`, by `nkey`, or not at all. Without any of these and without `users`, each user
-    that may be a client may be a leaf node."""
+    that may be a client may be a leaf node. `proxy_required`: all of them come by a trusted
+    proxy."""
 
     host: str = "0.0.0.0"
     port: int = 0
@@ -94,6 +111,7 @@ class Leafnodes(Block):
     nkey: str = ""
     account: str = ""
     auth_timeout: float = 2.0
+    proxy_required: bool = False
     users: list[User] = each(list)
     remotes: list[LeafRemote] = each(list)
     reconnect: int = SECOND
@@ -105,6 +123,7 @@ class Leafnodes(Block):
     compression: str = "s2_auto"
     rtt_thresholds: list[int] = each(list)
     write_deadline: int = 0
+    write_timeout: str = ""
     tls: Tls | None = None
 
     @property

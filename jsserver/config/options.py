@@ -428,6 +428,9 @@ class Options(Block):
     ping_interval: int = DEFAULT_PING_INTERVAL
     ping_max: int = DEFAULT_PING_MAX
     write_deadline: int = DEFAULT_WRITE_DEADLINE
+    write_timeout: str = ""
+    """What becomes of a client that takes some bytes within `write_deadline`, but not all: "close",
+    or it stays."""
     no_fast_producer_stall: bool = False
     lame_duck_duration: int = 2 * MINUTE
     lame_duck_grace_period: int = 10 * SECOND

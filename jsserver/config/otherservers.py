@@ -15,7 +15,6 @@ from jsserver.config.values import (
     Reader,
     as_duration,
     as_text,
-    not_available,
     shown,
     type_name,
 )
@@ -120,15 +119,6 @@ def read_timeout(block: Any, value: Value, problems: Problems) -> None:
 def read_write_deadline(block: Any, value: Value, problems: Problems) -> None:
     """Sets `write_deadline`, in ns."""
     block.write_deadline = as_duration(value, "write_deadline", problems)
-
-
-def read_write_timeout(block: Any, value: Value, problems: Problems) -> None:
-    """What becomes of a connection that takes no bytes: it is closed, whatever the block."""
-    policy = as_text(value)
-    if policy not in ("default", "close", "retry"):
-        raise OptionError(value, "write_timeout must be 'default', 'close' or 'retry'")
-    if policy == "retry":
-        raise OptionError(value, not_available("the write_timeout policy 'retry'"))
 
 
 # ---- where others are told to dial

@@ -21,6 +21,7 @@ from jsserver.config.values import (
     not_available,
     only_off,
     positive_duration,
+    read_write_timeout,
     text,
     type_name,
     unavailable,
@@ -129,14 +130,6 @@ def _read_reactors(options: Options, value: Value, problems: Problems) -> None:
     if not 1 <= number <= defaults.MAX_REACTORS:
         raise OptionError(value, f"reactors must be between 1 and {defaults.MAX_REACTORS}")
     options.reactors = number
-
-
-def _read_write_timeout(options: Options, value: Value, problems: Problems) -> None:
-    policy = as_text(value).lower()
-    if policy not in ("default", "close", "retry"):
-        raise OptionError(value, "write_timeout must be 'default', 'close' or 'retry'")
-    if policy == "retry":
-        raise OptionError(value, not_available("the write_timeout policy 'retry'"))
 
 
 def _read_feature_flags(options: Options, value: Value, problems: Problems) -> None:
@@ -293,7 +286,7 @@ READERS: dict[str, Reader] = {
     "ping_interval": positive_duration("ping_interval", defaults.DEFAULT_PING_INTERVAL),
     "ping_max": limit("ping_max", defaults.DEFAULT_PING_MAX),
     "write_deadline": positive_duration("write_deadline", defaults.DEFAULT_WRITE_DEADLINE),
-    "write_timeout": _read_write_timeout,
+    "write_timeout": read_write_timeout,
     "no_fast_producer_stall": flag("no_fast_producer_stall"),
     "lame_duck_duration": _read_lame_duck_duration,
     "lame_duck_grace_period": _read_lame_duck_grace_period,

@@ -213,6 +213,14 @@ def positive_duration(attribute: str, default: int) -> Reader:
     return read
 
 
+def read_write_timeout(target: Any, value: Value, problems: Problems) -> None:
+    """Sets `write_timeout`; "" is the default."""
+    policy = as_text(value)
+    if policy not in ("default", "close", "retry"):
+        raise OptionError(value, "write_timeout must be 'default', 'close' or 'retry'")
+    target.write_timeout = "" if policy == "default" else policy
+
+
 def address(host: str, port: str) -> Reader:
     """A port, or host and port."""
 

@@ -13,6 +13,24 @@ from .leafwords import LeafConnect, LeafInfo
 from .reports import Reports
 from .words import SubjectPermission
 
+LOOP_DELAY = 30.0
+VIOLATION_DELAY = 30.0
+CLUSTER_DELAY = 30.0
+VERSION_DELAY = 5.0
+"""Extra seconds before dialling again after errors that an immediate attempt would repeat."""
+MIN_VERSION = "connection rejected since minimum version required is"
+TOO_MANY = "maximum account active connections exceeded"
+SAME_CLUSTER = "remote leafnode has same cluster name"
+PUT_OFF = (
+    (SAME_CLUSTER, CLUSTER_DELAY, "Leafnode connection dropped with same cluster name error"),
+    (
+        MIN_VERSION,
+        VERSION_DELAY,
+        "Leafnode connection dropped due to minimum version requirement",
+    ),
+)
+"""Errors with which a hub refuses a leaf node, the extra delay, and the text for the log."""
+
 
 class LeafReason(Enum):
     """Why a link is closed, in the data plane's words."""
@@ -51,6 +69,17 @@ class Address(msgspec.Struct, frozen=True):
         return self.host, self.port
 
 
+class HttpProxy(msgspec.Struct, kw_only=True, frozen=True):
+    """A proxy that is asked for a tunnel to a hub; a login only if there is a `username`."""
+
+    host: str
+    port: int
+    username: str
+    password: str
+    timeout: float
+    """Seconds to connect to the proxy, and again for its answer."""
+
+
 class Remote(msgspec.Struct, kw_only=True, eq=False):
     """A hub to which an account is connected. Times in seconds."""
 
@@ -76,6 +105,15 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     """Whether messages of WebSocket are compressed, if the hub agrees."""
     no_masking: bool = False
     """Whether frames of WebSocket are not masked, if the hub agrees."""
+    migrate: float | None = None
+    """Seconds from the first failed attempt after which this server leads none of the account's
+    streams any more; None: it goes on leading them."""
+    yields_at: float | None = None
+    """When that will be; None: the hub is there, or that has been."""
+    yields: bool = False
+    """Whether the server leads none of them now."""
+    proxy: HttpProxy | None = None
+    """Through which the hub is dialled; None: directly."""
     label: str = ""
     """A name for the hub's place in the configuration."""
     identity: tuple[object, ...] = ()
@@ -202,6 +240,9 @@ class LeafTransport(Protocol):
 
     def most_leafs(self, account: str) -> int:
         """The most leaf nodes and hubs of an account; -1: no limit."""
+
+    def may_lead(self, account: str, *, may: bool) -> None:
+        """Sets whether this server may lead streams and consumers of an account."""
 
     def log(self, level: str, text: str, link: int = 0) -> None:
         """Logs a line; `link`: the link it is about, 0 for none."""

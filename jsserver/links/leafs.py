@@ -16,6 +16,12 @@ from jsserver.text.goformat import quote
 
 from . import compression
 from .leafmodel import (
+    LOOP_DELAY,
+    MIN_VERSION,
+    PUT_OFF,
+    SAME_CLUSTER,
+    TOO_MANY,
+    VIOLATION_DELAY,
     LeafLink,
     LeafReason,
     LeafRefused,
@@ -29,27 +35,11 @@ from .leafmodel import (
 )
 from .leafwords import LeafConnect, LeafInfo
 from .words import connect_line, info_line, read
+from .yielding import Yielding
 
 PROTOCOL = 3
-LOOP_DELAY = 30.0
-VIOLATION_DELAY = 30.0
-CLUSTER_DELAY = 30.0
-VERSION_DELAY = 5.0
-"""Extra seconds before dialling again after errors that an immediate attempt would repeat."""
 ANSWER_SECONDS = 2.0
 """Seconds to wait for a hub's answer to CONNECT."""
-MIN_VERSION = "connection rejected since minimum version required is"
-TOO_MANY = "maximum account active connections exceeded"
-SAME_CLUSTER = "remote leafnode has same cluster name"
-PUT_OFF = (
-    (SAME_CLUSTER, CLUSTER_DELAY, "Leafnode connection dropped with same cluster name error"),
-    (
-        MIN_VERSION,
-        VERSION_DELAY,
-        "Leafnode connection dropped due to minimum version requirement",
-    ),
-)
-"""Errors with which a hub refuses a leaf node, the extra delay, and the text for the log."""
 CLIENT_API = ["$JS.API.>", "$KV.>", "$OBJ.>"]
 """Subjects that do not cross leaf links, because JetStream on both sides would answer them."""
 SERVER_API = ["$JSC.>", "$NRG.>", *CLIENT_API]
@@ -73,6 +63,7 @@ class Leafs:
         self._transport = transport
         self._nonce = nonce
         self._random = rand
+        self._yielding = Yielding(remotes, transport)
         for remote in remotes:
             self._mix(remote)
 
@@ -105,6 +96,7 @@ class Leafs:
                     error = "Stale Leaf Node Connection - Closing"
                     self._transport.cut(link.number, LeafReason.STALE, error)
         times = [r.at for r in self.remotes] + [link.until for link in self._links.values()]
+        times += self._yielding.tick(now)
         return min((at for at in times if at is not None), default=None)
 
     def follow(self, remotes: list[Remote], mode: str, now: float) -> None:
@@ -116,6 +108,7 @@ class Leafs:
             if new is None:
                 self.remotes.remove(remote)
                 self._cut_all(remote)
+                self._yielding.over(remote)
             else:
                 self._follow_remote(remote, new, now)
         for remote in wanted.values():
@@ -134,6 +127,7 @@ class Leafs:
         if new.disabled:
             remote.at = None
             self._cut_all(remote)
+            self._yielding.over(remote)
         elif was_disabled:
             remote.at = now
         elif by != (new.compression, new.rtt_thresholds):
@@ -176,6 +170,7 @@ class Leafs:
         if remote.disabled or remote not in self.remotes:
             return
         remote.attempts += 1
+        self._yielding.failed(remote, now)
         self._transport.log(
             self.settings.reports().level(remote.attempts, was_there=remote.was_there),
             "Error trying to connect as leafnode to remote server "
@@ -299,6 +294,8 @@ class Leafs:
         """A link was closed."""
         link = self._links.pop(number, None)
         if link is not None and link.remote is not None:
+            if not link.open and link.info is not None:
+                self._yielding.failed(link.remote, now)
             self._again(link.remote, now)
 
     def name_of(self, number: int) -> str:
@@ -525,6 +522,7 @@ class Leafs:
             accepts=tells if link.spoke else None,
         )
         remote.attempts, remote.was_there = 0, True
+        self._yielding.over(remote)
         link.open = True
         self._transport.open_link(link.number, terms)
 

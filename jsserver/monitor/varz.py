@@ -31,7 +31,11 @@ class ClusterVarz(Wire):
     auth_timeout: float = 0
     urls: list[str] = msgspec.field(default_factory=list)
     tls_timeout: float = 0
+    tls_required: bool = False
+    tls_verify: bool = False
     pool_size: int = 0
+    write_deadline: int = 0
+    write_timeout: str = ""
 
 
 class DenyRules(Wire):
@@ -57,7 +61,11 @@ class LeafVarz(Wire):
     port: int = 0
     auth_timeout: float = 0
     tls_timeout: float = 0
+    tls_required: bool = False
+    tls_verify: bool = False
     remotes: list[RemoteVarz] = msgspec.field(default_factory=list)
+    write_deadline: int = 0
+    write_timeout: str = ""
 
 
 class RemoteGatewayVarz(Wire):
@@ -75,10 +83,14 @@ class GatewayVarz(Wire):
     port: int = 0
     auth_timeout: float = 0
     tls_timeout: float = 0
+    tls_required: bool = False
+    tls_verify: bool = False
     advertise: str = ""
     connect_retries: int = 0
     gateways: list[RemoteGatewayVarz] = msgspec.field(default_factory=list)
     reject_unknown: bool = False
+    write_deadline: int = 0
+    write_timeout: str = ""
 
 
 class WebsocketVarz(Wire):
@@ -182,6 +194,7 @@ class Varz(Wire, kw_only=True):
     jetstream: JetStreamVarz
     tls_timeout: float
     write_deadline: int
+    write_timeout: str = ""
     start: str
     now: str
     uptime: str
@@ -266,6 +279,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         websocket=_websocket(server),
         jetstream=jetstream_varz(server),
         write_deadline=o.write_deadline,
+        write_timeout=o.write_timeout,
         start=rfc3339_nano(server.started),
         now=rfc3339_nano(now),
         uptime=uptime(max(now - server.started, 0)),
@@ -339,8 +353,12 @@ def _cluster(server: Server) -> ClusterVarz:
         cluster_port=server.route_port,
         auth_timeout=whole(block.auth_timeout),
         urls=[host_port(url.host, url.port) for url in block.routes],
-        tls_timeout=whole(DEFAULT_TLS_TIMEOUT),
+        tls_timeout=whole(DEFAULT_TLS_TIMEOUT if block.tls is None else block.tls.timeout),
+        tls_required=block.tls is not None,
+        tls_verify=block.tls is not None,
         pool_size=block.pool_size or 3,
+        write_deadline=block.write_deadline,
+        write_timeout=block.write_timeout,
     )
 
 
@@ -354,7 +372,9 @@ def _gateway(server: Server) -> GatewayVarz:
         host=block.host,
         port=server.gateway_port,
         auth_timeout=whole(block.auth_timeout),
-        tls_timeout=whole(DEFAULT_TLS_TIMEOUT),
+        tls_timeout=whole(DEFAULT_TLS_TIMEOUT if block.tls is None else block.tls.timeout),
+        tls_required=block.tls is not None,
+        tls_verify=block.tls is not None,
         advertise=block.advertise,
         connect_retries=block.connect_retries,
         gateways=[
@@ -367,6 +387,8 @@ def _gateway(server: Server) -> GatewayVarz:
             for remote in block.gateways
         ],
         reject_unknown=block.reject_unknown,
+        write_deadline=block.write_deadline,
+        write_timeout=block.write_timeout,
     )
 
 
@@ -388,7 +410,11 @@ def _leafs(server: Server) -> LeafVarz:
         host=block.host if block.port else "",
         port=server.leaf_port,
         auth_timeout=whole(block.auth_timeout) if block.port else 0,
+        tls_required=block.tls is not None,
+        tls_verify=block.tls is not None and block.tls.verify,
         remotes=remotes,
+        write_deadline=block.write_deadline,
+        write_timeout=block.write_timeout,
     )
 
 

@@ -119,7 +119,7 @@ class GatewayService:
             s.host = s.url.rpartition(":")[0].strip("[]")
         s.urls = [s.url]
         self._log.info(f"Address for gateway {quote(s.name)} is {s.url}")
-        self._handle.limit(max(o.write_deadline, 0))
+        self._handle.limit(max(o.write_deadline, 0), o.write_timeout == "close")
         self.gateways.start(self._pace.now())
         self._pace.go_on()
 

@@ -80,6 +80,11 @@ class Holdings:
         self.usages.close()
         self.elections.close()
 
+    def may_lead(self, account: str, *, may: bool) -> None:
+        """Sets whether this server may lead streams and consumers of an account."""
+        if self._held is not None:
+            self._held.replicas.may_lead(account, may=may)
+
     # ---- what pages read
 
     def groups(self) -> list[RaftMember]:

@@ -21,7 +21,15 @@ from jsserver.cext.engine import Item
 from jsserver.config.leafnodes import options_for_leafs, version_of
 from jsserver.config.options import GLOBAL_ACCOUNT, Permissions
 from jsserver.config.options import SubjectPermission as Rule
-from jsserver.links.leafmodel import Address, LeafReason, LeafSettings, LeafTerms, Remote, Rules
+from jsserver.links.leafmodel import (
+    Address,
+    HttpProxy,
+    LeafReason,
+    LeafSettings,
+    LeafTerms,
+    Remote,
+    Rules,
+)
 from jsserver.links.leafs import Leafs
 from jsserver.links.upgrade import Upgrade
 from jsserver.links.words import SubjectPermission
@@ -37,6 +45,7 @@ from jsserver.services.linked import (
     reports_of,
     slow_line,
 )
+from jsserver.services.tunnels import dial_through
 from jsserver.text import nuid
 from jsserver.text.goformat import SECOND, quote
 
@@ -51,7 +60,7 @@ if TYPE_CHECKING:
     from jsserver.access.secured import Links
     from jsserver.cext.engine import DataPlane, LeafHandle, PermissionSet
     from jsserver.cext.tls import SecurityContext
-    from jsserver.config.leafs import LeafRemote
+    from jsserver.config.leafs import LeafProxy, LeafRemote
     from jsserver.config.options import Options
     from jsserver.process.logs import Logger
 
@@ -88,6 +97,13 @@ def plane_rules(
     return permission_set(Permissions(publish=rule(publish), subscribe=rule(subscribe)))
 
 
+def _proxy_of(proxy: LeafProxy | None, dial_timeout: int) -> HttpProxy | None:
+    if proxy is None:
+        return None
+    timeout = (proxy.timeout or dial_timeout) / SECOND
+    return HttpProxy(**{**vars(proxy), "timeout": timeout})
+
+
 def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
     """A configured hub in the state machine's form."""
     return Remote(
@@ -109,6 +125,8 @@ def remote_of(remote: LeafRemote, dial_timeout: int) -> Remote:
         first=remote.tls is not None and remote.tls.first,
         deflate=remote.ws_compression,
         no_masking=remote.ws_no_masking,
+        migrate=remote.migrate_delay / SECOND if remote.migrate else None,
+        proxy=_proxy_of(remote.proxy, remote.dial_timeout or dial_timeout),
         label=remote.label,
         identity=remote.identity,
         first_info=remote.first_info_timeout / SECOND,
@@ -162,6 +180,8 @@ class LeafService:
         """Hears of each link that has opened, with its account."""
         self.on_closed: Callable[[Connection, str], None] = lambda connection, account: None
         """Hears of the end of each of these."""
+        self.leads: Callable[[str, bool], None] = lambda account, may: None
+        """Sets whether this server may lead streams and consumers of an account."""
         self.ask: Callable[[Item], None] = lambda item: None
         """Has a login decided."""
         self._authenticators = self._make_authenticators(options)
@@ -204,7 +224,8 @@ class LeafService:
             host, _, reached = urls[0].rpartition(":")
             s.host, s.port = host.strip("[]"), int(reached)
         s.urls, s.ws_urls = [*urls, *s.urls], [*self._ws_urls, *s.ws_urls]
-        self._handle.limit(max(self._options.leafnodes.write_deadline, 0))
+        o = self._options.leafnodes
+        self._handle.limit(max(o.write_deadline, 0), o.write_timeout == "close")
         self._open_accounts()
         self.leafs.start(self._pace.now())
         self._pace.go_on()
@@ -487,6 +508,9 @@ class LeafService:
         js = self._options.jetstream
         return js.enabled and account != self._options.system
 
+    def may_lead(self, account: str, *, may: bool) -> None:
+        self.leads(account, may)
+
     def most_leafs(self, account: str) -> int:
         return self._accounts.most_leafs(account)
 
@@ -499,7 +523,10 @@ class LeafService:
     async def _dial(self, remote: Remote, address: Address) -> None:
         where = f"{address.host}:{address.port}"
         try:
-            fd, reached = await begin_to_dial(address.host, address.port)
+            if remote.proxy is not None:
+                fd, reached = await dial_through(remote.proxy, address.host, address.port), where
+            else:
+                fd, reached = await begin_to_dial(address.host, address.port)
         except OSError as error:
             self.leafs.unreachable(remote, where, str(error), self._pace.now())
             self._pace.go_on()

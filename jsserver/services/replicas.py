@@ -356,6 +356,14 @@ class Replicas:
             with suppress(ValueError):  # another thread has closed the member
                 member.replica.gone(peer.encode())
 
+    def may_lead(self, account: str, *, may: bool) -> None:
+        """Sets whether this server may lead streams and consumers of an account. If not, it hands
+        over what it leads, as far as another member can take over."""
+        for member in list(self._members.values()):
+            if member.name.account == account and member.standing is Standing.MEMBER:
+                with suppress(ValueError):  # another thread has closed the member
+                    member.replica.observe(not may)
+
     def look(self, member: Member) -> bool:
         """Whether somebody else leads than before."""
         changed, leads = member.look(), member.leads()

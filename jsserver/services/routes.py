@@ -240,7 +240,11 @@ class Routes:
 
     def _limit(self) -> None:
         o = self._options.cluster
-        self._handle.limit(ping_max=max(o.ping_max, 0), write_deadline=max(o.write_deadline, 0))
+        self._handle.limit(
+            ping_max=max(o.ping_max, 0),
+            write_deadline=max(o.write_deadline, 0),
+            whole_writes=o.write_timeout == "close",
+        )
 
     def close(self) -> None:
         """Stops dialling; the data plane closes the connections."""

@@ -338,12 +338,9 @@ def test_problems(files: Files, text: str, lines: list[str]) -> None:
     ("text", "what"),
     [
         ("accounts {A {trace_dest: x}}", "message tracing to a subject"),
-        ("cluster {write_timeout: retry}", "the write_timeout policy 'retry'"),
-        ("leafnodes {remotes: [{proxy {url: x}}]}", "leafnodes (proxy)"),
         ("mqtt {port: 1883}", "the mqtt listener"),
         ("syslog: true", "logging to syslog"),
         ("jetstream {tpm {keys_file: x}}", "a key of JetStream in a TPM"),
-        ("write_timeout: retry", "the write_timeout policy 'retry'"),
     ],
 )
 def test_what_is_not_built_is_refused(files: Files, text: str, what: str) -> None:

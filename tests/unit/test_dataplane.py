@@ -42,6 +42,7 @@ LIMITS = {
     "ping_interval": 120 * 10**9,
     "ping_max": 2,
     "write_deadline": 10 * 10**9,
+    "whole_writes": False,
     "debug": False,
     "trace": False,
 }

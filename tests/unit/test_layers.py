@@ -141,11 +141,12 @@ PARTS = {
         *("access.secured", "process.logs", "process.sockets", "services.linked"),
         *("services.proving", "text.goformat"),
     },
+    "services.tunnels": {"links", "process.sockets", "text.http"},
     "services.leafs": {
         *("access.accounts", "access.auth", "access.clients", "access.info", "access.refusal"),
         *("access.secured", "client.credentials", "config", "links"),
         "process.logs",
-        *("services.linked", "text.goformat", "text.nuid"),
+        *("services.linked", "services.tunnels", "text.goformat", "text.nuid"),
     },
     "services.gateways": {
         *("access.clients", "access.secured", "config", "links", "process.logs"),
