@@ -165,6 +165,9 @@ cdef struct RaftConfig:
     # Its log or votes were damaged: until it has all again (ACT_WHOLE) its votes count like an empty member's, also its own: it
     # may be elected, late, by all members together, as that is all that is left.
     bint lost
+    # A rescue or a standalone server's directory began this history with the snapshot of this index: who has less leads or
+    # asks for votes in another one. 0: nothing did.
+    uint64_t base
     uint64_t turns          # the same for all members: it says in which order they ask for votes after a start
 
 cdef struct RaftStart:

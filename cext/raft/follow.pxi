@@ -39,6 +39,8 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
     cdef int rc
     if r.role == RAFT_STOPPED or reply.n > REPLY_MAX or not append_entry_read(body, &m) or m.pterm > m.term:
         return RAFT_OK                          # terms only grow: a log that says otherwise ends there at its next start
+    if m.pindex + (1 if m.n else 0) < r.base and not catch_up:
+        return RAFT_OK                          # it leads servers that began with empty directories
     # An inbox of a former catch-up may still fill up from a server that does not say its term.
     if catch_up and (m.lterm == 0 or m.pindex < r.log.last) and not is_inbox(r, catch_up):
         return RAFT_OK

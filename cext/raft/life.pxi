@@ -9,6 +9,7 @@ cdef Raft* raft_new(const RaftConfig* cfg, const RaftStart* at, int64_t now) noe
     r.managed = cfg.managed
     r.fresh = cfg.fresh
     r.lost = cfg.lost
+    r.base = cfg.base if cfg.base <= at.snapshot_index else 0    # the rescue was cut short, and did not begin it
     r.random = cfg.seed
     r.turns = cfg.turns
     r.now = r.follow.led = now

@@ -172,6 +172,7 @@ cdef struct Raft:
     bint fresh
     bint older                  # another member's log is known to hold something, while this one's is empty
     bint lost                   # what it had promised is gone: until it has all again its vote counts like an empty member's
+    uint64_t base               # index of the snapshot that began the group's history; 0: none did
     uint64_t whole_at           # index that it has to have on disk for that; 0: not known
     uint64_t random
     uint64_t turns

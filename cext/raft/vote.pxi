@@ -57,6 +57,8 @@ cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil:
     cdef int rc
     if r.role == RAFT_STOPPED or reply.n == 0 or reply.n > REPLY_MAX or not vote_request_read(body, &q):
         return RAFT_OK
+    if q.term and q.last_index < r.base:
+        return RAFT_OK                          # an answer would tell a term that outvotes those who have this history
     if q.last_index:
         older_found(r)
     # A request in term 0 only asks whether the log is empty.

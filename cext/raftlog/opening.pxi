@@ -55,6 +55,20 @@ cdef int snapshot_find(RaftLog* log, RaftFound* found, Snapshot* s) noexcept nog
     return rc
 
 
+cdef int base_read(RaftLog* log, uint64_t* base) noexcept nogil:
+    # The index of the snapshot by which a rescue, or a founding, began the group; 0: none did. 0 or -errno.
+    cdef Bytes b
+    cdef int rc
+    memset(&b, 0, sizeof(Bytes))
+    base[0] = 0
+    path_in(log, "base", log.path)
+    rc = file_take(files_of(log), log.path, &b)
+    if rc == 0 and b.n == sizeof(uint64_t):
+        memcpy(base, b.data, sizeof(uint64_t))
+    bytes_free(&b)
+    return 0 if rc == -ENOENT else rc
+
+
 cdef int small_files_read(RaftLog* log, RaftFound* found, RaftStart* at, Span given) noexcept nogil:
     # Votes, members and the mark of a lost member. 0 or -errno.
     cdef FileOps* f = files_of(log)
@@ -227,6 +241,10 @@ cdef int raft_begin(RaftLog* log, const RaftConfig* cfg, RaftFound* found, RaftS
     if rc < 0:
         return rc
     mine.fresh = found.fresh
+    mine.base = 0
+    rc = base_read(log, &mine.base) if is_meta(log) else 0
+    if rc < 0:
+        return rc
     while True:
         mine.lost = found.lost
         log.raft = raft_new(&mine, at, env.mono)

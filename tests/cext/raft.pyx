@@ -50,7 +50,8 @@ cdef class Group:
 
     def __cinit__(self, bytes id not None, list peers not None, int64_t now=0, uint32_t size=0, uint64_t seed=1,
                   uint64_t term=0, bytes vote=b"", uint64_t snapshot_term=0, uint64_t snapshot_index=0,
-                  bint observer=False, bint managed=False, bint fresh=False, bint lost=False, uint64_t turns=0):
+                  bint observer=False, bint managed=False, bint fresh=False, bint lost=False, uint64_t turns=0,
+                  uint64_t base=0):
         cdef RaftConfig cfg
         cdef RaftStart at
         cdef bytes state = write_peer_state(size or len(peers), peers)
@@ -62,6 +63,7 @@ cdef class Group:
         cfg.fresh = fresh
         cfg.lost = lost
         cfg.turns = turns
+        cfg.base = base
         at.term = term
         at.vote = number(vote)
         at.snapshot_term = snapshot_term
