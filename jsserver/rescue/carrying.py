@@ -28,9 +28,15 @@ from .plans import AssetFate, Fate, Said
 META = "_meta_"
 RAFT = "_js_"
 MEMORY = "memory"
+_CHANGED = (Fate.REDUCED, Fate.FOUND, Fate.REMOVED)
+Complete = Callable[[GroupLog, MetaState], list[AssetFate]]
+"""Adds to all assignments; what became of each that was added."""
 AHEAD = 1 << 20
 """By so much the index of the meta group's new snapshot is above the log's: servers with empty
 directories that have agreed on something of their own meanwhile have less, and follow."""
+BASE = "base"
+"""A file beside that snapshot, with its index: the member hears no leader and no candidate that has
+less."""
 
 
 @dataclass
@@ -64,6 +70,8 @@ class Plan:
     """All assignments as they are to be."""
     fates: list[AssetFate]
     steps: list[Step] = field(default_factory=list)
+    streams: tuple[str, ...] = ()
+    """The streams (`ACCOUNT/STREAM`) that are rescued alone; none: the whole server is."""
 
     @property
     def own(self) -> str:
@@ -73,18 +81,22 @@ class Plan:
     @property
     def given_up(self) -> list[str]:
         """The ids of the members that are none any more."""
+        if self.streams:
+            return sorted({peer for step in self.steps for peer in step.gone})
         return sorted(self.meta.peers() - self.survivors.keys())
 
     @property
     def changes(self) -> bool:
         """Whether anything is to be done."""
-        changed = any(one.fate in (Fate.REDUCED, Fate.REMOVED) for one in self.fates)
+        if self.streams:
+            return bool(self.steps)
+        changed = any(one.fate in _CHANGED for one in self.fates)
         return bool(self.given_up or self.steps or changed)
 
     @property
     def damage(self) -> list[str]:
         """What cannot be read of groups, and is lost by the rescue."""
-        found_it = [f"meta group: {text}" for text in self.meta.damage]
+        found_it = [] if self.streams else [f"meta group: {text}" for text in self.meta.damage]
         for step in self.steps:
             found_it += [f"group {step.log.name} of {step.fate.name}: {t}" for t in step.log.damage]
         return found_it
@@ -117,13 +129,17 @@ def plan(
     keys: Keys | None,
     remove_lost: bool,
     done: Callable[[int], None],
+    complete: Complete | None = None,
 ) -> Plan:
     """What a rescue does; Refused, Unreadable, Locked. `folder`: of the meta group; `server`: whose
-    directory it is; `others`: survivors besides; `done` hears of bytes that were read."""
+    directory it is; `others`: survivors besides; `done` hears of bytes that were read; `complete`
+    adds what a damaged meta group does not list any more, None: nothing is added."""
     meta = grouplogs.read(folder, keys)
     survivors = {short_hash(name): name for name in (server, *others)}
-    _check_members(meta, survivors)
-    state = _fold(meta)
+    if complete is None or (meta.members is not None and meta.last_index):
+        _check_members(meta, survivors)
+    state = fold(meta, anew=complete is not None)
+    found_there = [] if complete is None else complete(meta, state)
     own = short_hash(server)
     _check_owner(root, state, server)
 
@@ -131,13 +147,15 @@ def plan(
         return peers_stay(said, survivors) == [own] and _is_absent(root, name, said)
 
     after, fates = plans.decide(state, survivors.keys(), is_missing, remove_lost)
+    names = {one.name for one in found_there}
+    fates = [one for one in fates if one.name not in names] + found_there
     made = Plan(root, server, survivors, meta, after, fates)
     for fate in fates:
         place = folder.parent / fate.group
-        if fate.fate is not Fate.REDUCED or own not in fate.after or not _is_folder(place):
+        if fate.fate is not Fate.REDUCED or own not in fate.after or not is_folder(place):
             continue
         log = grouplogs.read(place, keys)
-        done(_size(place))
+        done(group_size(place))
         gone = log.peers() - survivors.keys()
         if own not in log.peers():
             log.damage.append("this server was not a member yet, and may have a part only")
@@ -155,21 +173,26 @@ def peers_stay(said: Said, survivors: dict[str, str]) -> list[str]:
 
 def group_bytes(folder: Path) -> int:
     """Bytes of the logs of all groups beside the meta group's folder."""
-    return sum(_size(folder.parent / name) for name in names_in(folder.parent))
+    return sum(group_size(folder.parent / name) for name in names_in(folder.parent))
 
 
-def _size(place: Path) -> int:
+def group_size(place: Path) -> int:
+    """Bytes of a group's log."""
     return sum(path.stat().st_size for path in place.glob("msgs/*.blk"))
 
 
-def _is_folder(place: Path) -> bool:
+def is_folder(place: Path) -> bool:
+    """Whether a directory is there, which is not a link."""
     return place.is_dir() and not place.is_symlink()
 
 
 def _check_members(meta: GroupLog, survivors: dict[str, str]) -> None:
     if meta.members is None or not meta.last_index:
         text = "; ".join(meta.damage) or "it has agreed on nothing yet"
-        raise Refused(f"the meta group here says nothing of a cluster: {text}")
+        raise Refused(
+            f"the meta group here says nothing of a cluster: {text}; --from-streams goes by what"
+            " the streams' own directories say"
+        )
     members = meta.peers()
     for peer, name in survivors.items():
         if peer not in members:
@@ -185,12 +208,17 @@ def _check_members(meta: GroupLog, survivors: dict[str, str]) -> None:
         )
 
 
-def _fold(meta: GroupLog) -> MetaState:
-    """All assignments that the meta group's directory has."""
+def fold(meta: GroupLog, *, anew: bool = False) -> MetaState:
+    """All assignments that the meta group's directory has. `anew`: an unreadable snapshot is damage
+    and has none; Refused otherwise."""
+    state = MetaState()
     try:
-        state = MetaState() if meta.snapshot is None else MetaState.read(meta.snapshot.state)
+        state = state if meta.snapshot is None else MetaState.read(meta.snapshot.state)
     except MetaError as error:
-        raise Refused(f"the snapshot of the meta group says nothing: {error}") from None
+        text = f"the snapshot of the meta group says nothing: {error}"
+        if not anew:
+            raise Refused(text) from None
+        meta.damage.append(text)
     for _, _, record in meta.rows:
         for kind, data in record.entries:
             try:
@@ -240,7 +268,7 @@ def carry_out(made: Plan, done: Callable[[int], None]) -> Iterator[str]:
             grouplogs.write(step.log, grouplogs.removals(step.log, step.gone, made.own), done)
         if len(step.fate.after) == 1 and not step.fate.in_memory:
             replace(place / RESCUED, b"")
-    if made.changes:
+    if made.changes and not made.streams:
         yield str(_put_meta(made))
 
 
@@ -255,12 +283,14 @@ def _put_meta(made: Plan) -> Path:
     meta = made.meta
     kept = _keep(meta)
     peers = tuple(sorted(made.survivors))
-    assert meta.members is not None
-    members = Members(len(peers), peers, meta.members.extension)
-    term = max(meta.term, meta.last_term + grouplogs.TERM_STEP)
+    extension = b"\0\0" if meta.members is None else meta.members.extension
+    members = Members(len(peers), peers, extension)
+    term = max(meta.term, max(meta.last_term, meta.floor[0]) + grouplogs.TERM_STEP)
+    index = max(meta.last_index, meta.floor[1]) + AHEAD
     replace(meta.folder / "tav.idx", groupfiles.vote_bytes(term))
-    snapshot = Snapshot(term, meta.last_index + AHEAD, members, made.state.snapshot())
+    snapshot = Snapshot(term, index, members, made.state.snapshot())
     make_directory(meta.folder / "snapshots")
+    replace(meta.folder / BASE, groupfiles.base_bytes(snapshot))  # counts with the snapshot alone
     new = meta.folder / "snapshot.new"
     write_whole(new, groupfiles.snapshot_bytes(meta.name, snapshot))
     new.rename(meta.folder / "snapshots" / snapshot.name)
@@ -274,7 +304,7 @@ def _keep(meta: GroupLog) -> Path:
     """Copies of the small files that are replaced, in a folder that no server looks at."""
     kept = meta.folder / f"before-rescue-{time.time_ns()}"
     make_directory(kept)
-    places = [meta.folder / name for name in ("tav.idx", "peers.idx")]
+    places = [meta.folder / name for name in ("tav.idx", "peers.idx", BASE)]
     places += [meta.folder / "snapshots" / name for name in names_in(meta.folder / "snapshots")]
     for place in places:
         if (data := found(place)) is not None:

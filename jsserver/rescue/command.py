@@ -6,15 +6,18 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from jsserver.cext.store import journal_drain
+from jsserver.disk.keys import Keys
 from jsserver.offline import places, seals, shows, stopped
 from jsserver.offline.stopped import DONE, FAILED, Refused, alone
 from jsserver.text.goformat import rfc3339_nano
+from jsserver.text.identity import short_hash
 from jsserver.text.tables import table
 
-from . import asides, carrying, founding, plans
+from . import asides, carrying, founding, plans, single, unlisted
 from .carrying import Plan
 from .plans import Fate
 
@@ -37,16 +40,7 @@ def _rescue(options: argparse.Namespace) -> int:
         if options.yes:
             carrying.settle(folder)
         bar = shows.Progress(carrying.group_bytes(folder) * (2 if options.yes else 1))
-        others = [name for name in options.others if name != options.server]
-        made = carrying.plan(
-            root,
-            folder,
-            options.server,
-            others,
-            keys=keys,
-            remove_lost=options.remove_lost,
-            done=bar.add,
-        )
+        made = _planned(options, root, folder, keys, bar)
         refused = made.changes and bool(made.damage) and not options.accept_damage
         if options.yes and not refused:
             kept = [*carrying.carry_out(made, bar.add)]
@@ -55,6 +49,34 @@ def _rescue(options: argparse.Namespace) -> int:
     if refused and options.yes:
         return FAILED
     return FOUND if made.changes and not options.yes else DONE
+
+
+def _planned(
+    options: argparse.Namespace, root: Path, folder: Path, keys: Keys | None, bar: shows.Progress
+) -> Plan:
+    others = [name for name in options.others if name != options.server]
+    if options.streams:
+        if options.remove_lost or options.from_streams:
+            raise Refused("--remove-lost and --from-streams are for a rescue without --stream")
+        names = dict.fromkeys(options.streams)
+        of = (root, folder, options.server, others, [*names])
+        return single.plan(*of, keys=keys, done=bar.add)
+    complete = None
+    if options.from_streams:
+        if others:
+            raise Refused("--from-streams is for one server that is left, without --with")
+        own = short_hash(options.server)
+        complete = partial(unlisted.add, root, own=own, cluster=options.cluster, keys=keys)
+    return carrying.plan(
+        root,
+        folder,
+        options.server,
+        others,
+        keys=keys,
+        remove_lost=options.remove_lost,
+        done=bar.add,
+        complete=complete,
+    )
 
 
 def _drain(root: Path, changes: bool) -> None:
@@ -75,6 +97,7 @@ def _tell_json(
         "server": made.server,
         "id": made.own,
         "survivors": [{"name": name, "id": peer} for peer, name in made.survivors.items()],
+        "streams": [*made.streams],
         "given_up": made.given_up,
         "changes": made.changes,
         "done": options.yes and not refused,
@@ -121,8 +144,15 @@ def _tell(made: Plan, options: argparse.Namespace, refused: bool, kept: list[str
         write("nothing was changed: --yes does it\n")
     for place in kept:
         write(f"what was replaced is kept in {place}\n")
-    if options.yes:
+    if options.yes and not refused:
         _tell_lost(made)
+        _tell_next(made)
+
+
+def _tell_next(made: Plan) -> None:
+    """What is left to do when single streams are rescued."""
+    for text in made.streams:
+        sys.stdout.write(f"start the server, and have the cluster replace the members of {text}\n")
 
 
 def _tell_lost(made: Plan) -> None:
@@ -242,6 +272,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     rescue.add_argument(
         "--with", dest="others", action="append", default=[], metavar="NAME", help=text
     )
+    text = "only this stream, whose group lost its majority while the cluster has one"
+    rescue.add_argument(
+        "--stream", dest="streams", action="append", default=[], metavar="ACCOUNT/STREAM", help=text
+    )
+    text = "assign the streams on disk that a damaged meta group does not list to this server"
+    rescue.add_argument("--from-streams", action="store_true", help=text)
+    text = "with --from-streams: what the cluster is called, where nothing readable says it"
+    rescue.add_argument("--cluster", default="", metavar="NAME", help=text)
     text = "remove streams and consumers that nobody has any more"
     rescue.add_argument("--remove-lost", action="store_true", help=text)
     text = "go on where files of groups are damaged, without what stood there"

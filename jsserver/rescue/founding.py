@@ -27,7 +27,7 @@ from jsserver.text.identity import short_hash
 from jsserver.text.nuid import token
 
 from . import groupfiles, grouplogs
-from .carrying import AHEAD, META, RAFT
+from .carrying import AHEAD, BASE, META, RAFT
 from .groupfiles import Members, Snapshot
 
 TERM = grouplogs.TERM_STEP
@@ -60,21 +60,35 @@ def plan(root: Path, server: str, cluster: str, system: str, keys: Keys | None) 
         raise Refused(f"this is the directory of a member of a cluster: {there[0]} is there")
     own = short_hash(server)
     made = Founding(root, root / system / RAFT / META, own)
-    files = MetaFiles(hh64, keys)
-    for account in folders_in(root):
-        for name in folders_in(root / account / "streams"):
-            found = recovery.read_stream(root / account / "streams" / name, files.look)
-            if isinstance(found, str):
-                made.offline[f"{account} > {name}"] = found
-                continue
-            streams = made.state.streams.setdefault(account, {})
-            streams[name] = _assignment(found, account, own, cluster)
+    streams, made.offline = streams_in(root, keys)
+    for account, name, found in streams:
+        of_account = made.state.streams.setdefault(account, {})
+        of_account[name] = assignment(found, account, own, cluster)
     if not made.state.streams:
         raise Refused(f"{root} has no streams that a cluster could begin with")
     return made
 
 
-def _assignment(stored: Stored, account: str, own: str, cluster: str) -> StreamAssignment:
+def streams_in(
+    root: Path, keys: Keys | None
+) -> tuple[list[tuple[str, str, Stored]], dict[str, str]]:
+    """The streams of a store directory: account, name, and what the stream's folder says; and those
+    that would be offline (`account > stream`), with the reason."""
+    found: list[tuple[str, str, Stored]] = []
+    offline = {}
+    files = MetaFiles(hh64, keys)
+    for account in folders_in(root):
+        for name in folders_in(root / account / "streams"):
+            stored = recovery.read_stream(root / account / "streams" / name, files.look)
+            if isinstance(stored, str):
+                offline[f"{account} > {name}"] = stored
+            else:
+                found.append((account, name, stored))
+    return found, offline
+
+
+def assignment(stored: Stored, account: str, own: str, cluster: str) -> StreamAssignment:
+    """A stream on disk, and its consumers, as assigned to one server alone."""
     config = msgspec.structs.replace(stored.config, num_replicas=1)
     of = proposals.group("S", [own], config.storage, cluster, token(8))
     client = {"acc": account, "cluster": cluster}
@@ -97,6 +111,7 @@ def carry_out(made: Founding) -> None:
     erase(new)
     make_directory(new / "snapshots")
     write_whole(new / "snapshots" / snapshot.name, groupfiles.snapshot_bytes(META, snapshot))
+    write_whole(new / BASE, groupfiles.base_bytes(snapshot))
     write_whole(new / "peers.idx", groupfiles.members_bytes(members))
     write_whole(new / "tav.idx", groupfiles.vote_bytes(TERM))
     sync_directory(new / "snapshots")

@@ -131,6 +131,11 @@ def vote_bytes(term: int) -> bytes:
     return _U64.pack(term)
 
 
+def base_bytes(snapshot: Snapshot) -> bytes:
+    """What says that a group's history begins with a snapshot."""
+    return _U64.pack(snapshot.index)
+
+
 def record_of(data: bytes) -> Record:
     """Reads a record of a log; Damaged."""
     if len(data) < _RECORD.size:

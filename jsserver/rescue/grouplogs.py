@@ -53,6 +53,8 @@ class GroupLog:
     """By the snapshot, or `peers.idx`; None: the server has neither."""
     term: int = 0
     """That it has voted in, or heard of."""
+    floor: tuple[int, int] = (0, 0)
+    """The greatest term and the greatest index of its snapshots' names, also of damaged ones."""
     rows: list[tuple[int, bytes, Record]] = field(default_factory=list)
     """What follows the snapshot: time, bytes and what they say."""
     damage: list[str] = field(default_factory=list)
@@ -116,7 +118,9 @@ def _read_small(log: GroupLog) -> None:
             take(log, data)
         except Damaged as error:
             log.damage.append(f"{name}: {error}")
-    names = filter(None, map(_SNAPSHOT.fullmatch, names_in(log.folder / "snapshots")))
+    names = [*filter(None, map(_SNAPSHOT.fullmatch, names_in(log.folder / "snapshots")))]
+    for match in names:
+        log.floor = max(log.floor[0], int(match[1])), max(log.floor[1], int(match[2]))
     for match in sorted(names, key=lambda one: (int(one[1]), int(one[2])), reverse=True):
         data = whole(log.folder / "snapshots" / match[0])
         try:

@@ -26,6 +26,8 @@ class Fate(Enum):
     """Some are."""
     LOST = "lost"
     """None is, and its assignment stays as it was."""
+    FOUND = "found"
+    """The meta group does not list it; what is on disk is assigned to this server."""
     REMOVED = "removed"
     """None is, and its assignment goes."""
 

@@ -228,6 +228,7 @@ class Replicas:
             self._end(member)
         elif member is not None:
             member.assign(said)
+            self._settle_rescue(member)
         if stream.member is None and is_replicated(said):
             self._begins[name] = Standing.BASE
             self.open_stream(name, stream)
@@ -243,6 +244,7 @@ class Replicas:
             self._end(member)
         elif member is not None:
             member.assign(said)
+            self._settle_rescue(member)
         if consumer.member is None and is_replicated(said):
             self._begins[name] = Standing.BASE
             new = self._new(name)
@@ -257,6 +259,13 @@ class Replicas:
             )
             self._opened(new)
             consumer.member = new
+
+    def _settle_rescue(self, member: Member) -> None:
+        """Notes that the log is applied of a group that a rescue had left with one member, and that
+        has got others since."""
+        if self.is_rescued(member):
+            self._rescued.discard(member.group)
+            standing.forget_rescue(member.directory)
 
     def _end(self, member: Member) -> None:
         self._rescued.discard(member.group)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,14 +12,16 @@ from typing import Any
 import pytest
 
 from jsserver import clusters
+from jsserver.cext.store import journal_drain
 from jsserver.cluster.meta import MetaState
 from jsserver.disk.quarantine import RESCUED
 from jsserver.offline.stopped import DONE, FAILED
 from jsserver.process.libc import call as call_c
 from jsserver.rescue import carrying, command, groupfiles, grouplogs
 from jsserver.rescue.groupfiles import EntryType
+from tests.client.aio import api, connected
 from tests.client.mesh import ACCOUNTS, Cluster
-from tests.client.rescued import fill, groups_of, kill_all, told, tool
+from tests.client.rescued import COUNT, fill, groups_of, kill_all, served, told, tool
 from tests.servers import Servers
 
 OWN = "A"
@@ -85,7 +88,8 @@ STEPS = ("rename", "fsync", "unlink", "mkdir")
 
 
 def cut_at(monkeypatch: pytest.MonkeyPatch, number: int) -> Callable[[], int]:
-    """The process ends before the step of this number; how many there were."""
+    """The process ends before the step of this number; how many there were. Only the process ends,
+    not the machine: nothing is synced."""
     seen = 0
 
     def counted(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,16 +102,18 @@ def cut_at(monkeypatch: pytest.MonkeyPatch, number: int) -> Callable[[], int]:
 
         return call
 
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     for name in STEPS:
         monkeypatch.setattr(os, name, counted(getattr(os, name)))
     monkeypatch.setattr("jsserver.rescue.grouplogs.call", counted(call_c))
     return lambda: seen
 
 
-def cuts(monkeypatch: pytest.MonkeyPatch, left: Path, tmp_path: Path) -> Iterator[Path]:
-    """A copy that a rescue has left after each number of its steps."""
+def cuts(monkeypatch: pytest.MonkeyPatch, store: Path, tmp_path: Path) -> Iterator[Path]:
+    """A copy that a rescue has left after each number of its steps. `store`: its journal is empty,
+    so that a rescue writes whole files alone, and copies may be links."""
     for number in range(1, 400):
-        place = shutil.copytree(left, tmp_path / str(number))
+        place = shutil.copytree(store, tmp_path / str(number), copy_function=os.link)
         with monkeypatch.context() as patched:
             seen = cut_at(patched, number)
             with contextlib.suppress(Killed):
@@ -121,16 +127,22 @@ def cuts(monkeypatch: pytest.MonkeyPatch, left: Path, tmp_path: Path) -> Iterato
 
 
 def test_a_rescue_that_is_cut_short_is_begun_again(
-    monkeypatch: pytest.MonkeyPatch, left: Path, store: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert rescue(store) == DONE
-    wanted = outcome(store)
+    journal_drain(store / "jetstream", look=False)
+    whole = shutil.copytree(store, tmp_path / "whole")
+    assert rescue(whole) == DONE
+    wanted = outcome(whole)
     count = 0
-    for place in cuts(monkeypatch, left, tmp_path):
+    for place in cuts(monkeypatch, store, tmp_path):
         count += 1
-        assert rescue(place) == DONE
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", lambda descriptor: None)
+            assert rescue(place) == DONE
         assert outcome(place) == wanted
-        assert told("rescue", str(place), "--server", OWN)["changes"] is False
+        capsys.readouterr()
+        assert clusters.main(["rescue", str(place), "--server", OWN, "--json"]) == DONE
+        assert json.loads(capsys.readouterr().out)["changes"] is False
     assert count > 20
 
 
@@ -185,6 +197,51 @@ def test_a_damaged_snapshot_of_the_meta_group_is_no_base(store: Path) -> None:
     code, out, errors = tool("rescue", str(store), "--server", OWN, "--yes")
     assert code == FAILED
     assert f"snapshots/{snapshot.name}: its checksum does not fit" in out + errors
+
+
+def damage_meta(store: Path) -> None:
+    """Nothing that the meta group has written can be read any more."""
+    meta = group(store, "_meta_")
+    for path in (*meta.glob("snapshots/*"), meta / "tav.idx", meta / "peers.idx"):
+        changed(path, 3)
+    for path in meta.glob("msgs/*.blk"):
+        path.write_bytes(bytes(reversed(path.read_bytes())))
+
+
+def test_streams_on_disk_are_assigned_where_the_meta_group_is_damaged(
+    store: Path, servers: Servers
+) -> None:
+    damage_meta(store)
+    words = ("rescue", str(store), "--server", OWN)
+    code, _, errors = tool(*words, "--yes")
+    assert code == FAILED and "--from-streams" in errors
+    folders = {path for path in store.rglob("*") if path.is_dir()}
+    plan = told(*words, "--from-streams", "--cluster", "C")
+    fates = {(one["stream"], one.get("consumer", "")): one["fate"] for one in plan["assets"]}
+    assert fates == {("ALL", ""): "found", ("ALL", "D"): "found", ("ONEA", ""): "found"}
+    assert any("nothing says whose it is" in text for text in plan["damage"])
+    code, out, _ = tool(*words, "--from-streams", "--cluster", "C", "--yes")
+    assert code == FAILED and "--accept-damage" in out
+    code, out, errors = tool(*words, "--from-streams", "--cluster", "C", "--yes", "--accept-damage")
+    assert code == DONE, (out, errors)
+    assert folders <= {path for path in store.rglob("*") if path.is_dir()}
+    config = f"""
+        server_name: A
+        {ACCOUNTS}
+        jetstream {{ store_dir: "{store}" }}
+        cluster {{ name: C, listen: "127.0.0.1:-1", routes: ["nats://127.0.0.1:1"] }}
+    """
+    server = servers.under_test(config=config)
+
+    async def look() -> None:
+        async with connected(server) as client:
+            for name in ("ALL", "ONEA"):
+                about = await served(client, name)
+                assert about["state"]["messages"] == COUNT
+                assert about["config"]["num_replicas"] == 1
+            assert (await api(client, "CONSUMER.INFO.ALL.D", {}))["ack_floor"]["stream_seq"] > 0
+
+    asyncio.run(look())
 
 
 def test_what_cannot_be_rescued_is_refused(store: Path, tmp_path: Path) -> None:
