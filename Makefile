@@ -118,11 +118,10 @@ lint: build tools-spark
 check: build tools
 	SIM_SEEDS=30 $(BIN)/python -m pytest -n 2 -m 'not slow and not soak' tests/unit tests/model tests/sim/test_sim.py
 
-# What starts servers mostly waits; meanwhile the layers by themselves, the pipeline and the build with checks use
-# what is left of the processor. Those tests that measure the machine come last, when nothing else runs.
+# What starts servers mostly waits; meanwhile the layers by themselves, the pipeline, the build with checks and its
+# tests use what is left of the processor. Tests that measure the machine come last, when nothing else runs.
 test: prepared
-	@$(MAKE) --no-print-directory -j4 test-clients test-layers test-pipeline checked-build
-	@$(MAKE) --no-print-directory test-checked
+	@$(MAKE) --no-print-directory -j4 test-clients test-layers test-pipeline test-checked
 	@$(MAKE) --no-print-directory test-alone
 
 test-server: prepared
@@ -135,16 +134,19 @@ prepared: build tools binary try-peer
 # $(1): a folder of tests, $(2): which of them, $(3): where what failed is written down. What failed beside the
 # others (exit code 1) runs once more by itself: a machine that stalls for a minute is no fault of the server's.
 # What the first run said stays in the output, with the slowest tests.
+AGAIN := -n 0 --last-failed --last-failed-no-failures none
 define tests_of
 	$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) --durations=30 $(2) $(1) || { test $$? = 1 && \
 		echo '== again, by themselves: the tests that failed' && \
-		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) -n 0 --last-failed --last-failed-no-failures none $(1); }
+		$(BIN)/python -m pytest -o cache_dir=build/pytest/$(3) $(2) $(AGAIN) $(1); }
 endef
 
 LAYERS := $(addprefix tests/,unit model raft sim fuzz)
+# A file's tests share servers, so a file stays with one worker; tests/longest.py says which files come first.
+WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
 
 test-clients: prepared
-	$(call tests_of,tests/client tests/fault,-n 3 --dist loadfile -m 'not alone and not soak',clients)
+	$(call tests_of,tests/client tests/fault,$(WORKERS) -m 'not alone and not soak',clients)
 
 test-layers: prepared
 	$(call tests_of,$(LAYERS),-m 'not alone and not soak',layers)
@@ -217,12 +219,18 @@ CHECKED_TESTS := $(wildcard tests/unit/test_bytes*.py tests/unit/test_store*.py 
 	tls.py route_tls.py tls_reload.py ocsp_stapling.py ocsp_peer_diff.py proxy_header.py websocket.py websocket_diff.py websocket_tls.py)
 
 # Without capture by descriptors: reports of the sanitizers go to the terminal even where they end
-# the process.
+# the process. What failed runs once more as elsewhere, but not where a sanitizer has reported something.
+CHECKED_PYTEST = cd $(CHECKED_TREE) && $(CHECKED_ENV) RAFT_MUTANT_SEEDS=0 RAFT_SEEDS=4 \
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
+	UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
+	$(CURDIR)/$(BIN)/python -m pytest -o cache_dir=build/pytest --durations=20 --capture=sys -m 'not soak'
+CHECKED_OUTPUT := build/checked.output
 test-checked: checked-build tools-spark try-peer
-	cd $(CHECKED_TREE) && RAFT_MUTANT_SEEDS=0 $(CHECKED_ENV) LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" \
-		PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
-		UBSAN_OPTIONS=halt_on_error=1:abort_on_error=1:print_stacktrace=1 \
-		$(CURDIR)/$(BIN)/python -m pytest -n 3 --capture=sys -m 'not soak' $(CHECKED_TESTS)
+	@{ ( $(CHECKED_PYTEST) -n 3 --dist loadfile --no-loadscope-reorder $(CHECKED_TESTS) ); echo $$? >$(CHECKED_OUTPUT).code; } 2>&1 | \
+		tee $(CHECKED_OUTPUT)
+	@code=$$(cat $(CHECKED_OUTPUT).code); test "$$code" = 0 || { test "$$code" = 1 && \
+		! grep -qE 'AddressSanitizer|UndefinedBehaviorSanitizer|runtime error:' $(CHECKED_OUTPUT) && \
+		echo '== again, by themselves: the tests that failed' && ( $(CHECKED_PYTEST) $(AGAIN) $(CHECKED_TESTS) ); }
 
 # ThreadSanitizer, likewise in a copy. Only the server runs under it: a race is a line in its log, which no
 # test lets pass.

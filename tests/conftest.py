@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests import longest
 from tests.peer import find_peer
 from tests.servers import Server, Servers, servers_in
 
@@ -17,6 +18,10 @@ if os.environ.get("CHECKED"):  # the build with checks counts what is allocated
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest.order(items)
 
 
 @pytest.hookimpl(wrapper=True)

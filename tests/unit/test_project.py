@@ -9,6 +9,7 @@ import pytest
 
 import jsserver
 from jsserver.cext import engine
+from tests import longest
 from tests.peer import PEER_VERSION
 from tools import gen_api, gen_options
 
@@ -33,6 +34,10 @@ def test_the_licence_is_the_one_that_the_metadata_names() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License" in text and "Version 2.0, January 2004" in text
     assert metadata("jsserver")["License-Expression"] == "Apache-2.0"
+
+
+def test_files_that_run_first_are_there() -> None:
+    assert [name for name in longest.LONGEST if not (longest.ROOT / name).exists()] == []
 
 
 def test_versions_are_declared_once() -> None:
