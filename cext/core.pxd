@@ -589,6 +589,7 @@ cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uin
 cdef void sub_drop(Client* c, Sub* s) noexcept nogil
 cdef void sub_reweigh(Sub* s, uint32_t weight) noexcept nogil
 cdef void shadows_add(Account* a, Sub* s) noexcept nogil        # what its account imports reaches it
+cdef bint client_may_add(Client* c) noexcept nogil              # a subscription; where not, it has heard why
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
 cdef void sub_end(Client* c, Span sid, uint64_t max) noexcept nogil
 cdef void chunk_release(Engine* e, Chunk* c) noexcept nogil

@@ -314,6 +314,8 @@ class LeafHandle(LinkHandle):
         permissions: PermissionSet | None = None,
         accepts: PermissionSet | None = None,
         more: list[bytes] = ...,
+        max_subscriptions: int = -1,
+        max_payload: int = -1,
     ) -> bool: ...
 
 class DataPlane(EnvBox):

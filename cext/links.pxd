@@ -149,6 +149,8 @@ cdef struct LeafTerms:
     Span loop               # what finds loops in this account, if nothing does yet
     const Span* more        # subjects that it is told of beside what is subscribed
     uint32_t n_more
+    int64_t max_subscriptions   # of its user, beside the account's; -1: no limit
+    int64_t max_payload
 
 cdef struct LeafConn:
     # A connection to a leaf node, or to a hub.

@@ -75,6 +75,18 @@ cdef void sub_reweigh(Sub* s, uint32_t weight) noexcept nogil:
         shadow = shadow.next_shadow
 
 
+cdef bint client_may_add(Client* c) noexcept nogil:
+    # Whether c may have another subscription; where not, it has heard why.
+    cdef const EngineLimits* all_have = &c.engine.limits
+    if ((all_have.max_subscriptions > 0 and c.n_subs >= <uint64_t>all_have.max_subscriptions)
+            or (c.account.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.account.max_subscriptions)
+            or (c.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.max_subscriptions)):
+        note_text(c, b"maximum subscriptions exceeded")
+        c.protocol.refuse(c, 0, span_c(b"maximum subscriptions exceeded"))
+        return False
+    return True
+
+
 cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil:
     # Whether c has the subscription; where not, it has heard why.
     cdef Sub* s
@@ -89,11 +101,7 @@ cdef bint sub_begin(Client* c, Span subject, Span queue, Span sid, uint32_t weig
         queue.n = 0
         violation(c, b"Subscription to", subject, queue, sid, b", too many tokens")
         return False
-    if ((e.limits.max_subscriptions > 0 and c.n_subs >= <uint64_t>e.limits.max_subscriptions)
-            or (c.account.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.account.max_subscriptions)
-            or (c.max_subscriptions >= 0 and c.n_subs >= <uint64_t>c.max_subscriptions)):
-        note_text(c, b"maximum subscriptions exceeded")
-        c.protocol.refuse(c, 0, span_c(b"maximum subscriptions exceeded"))
+    if not client_may_add(c):
         return False
     if strmap_get(&c.subs, sid) == NULL:
         if not subject_is_valid(subject):

@@ -243,12 +243,13 @@ cdef class LeafHandle(LinkHandle):
         return self.dial_as(fd, timeout, KIND_LEAF, leafs(), patience, security, name, request)
 
     def open(self, uint64_t cid, AccountHandle account not None, *, bint to_hub, bytes cluster, bytes loop, bint isolated=False,
-             bint headers=True, PermissionSet permissions=None, PermissionSet accepts=None, list more=None):
+             bint headers=True, PermissionSet permissions=None, PermissionSet accepts=None, list more=None,
+             int64_t max_subscriptions=-1, int64_t max_payload=-1):
         """Lets a leaf node into an account, or a hub (to_hub): it is told of all interest, and messages flow. cluster: that it is
         in; isolated: it is not told of leaf nodes; permissions: which messages go there (publish), and which interest it is told
         of (subscribe); accepts: which messages are taken from there (publish). loop: a subject that nobody else has, by which
-        the account finds loops if it has none yet. more: subjects that it is told of beside what is subscribed. False: it or
-        the account is gone."""
+        the account finds loops if it has none yet. more: subjects that it is told of beside what is subscribed. The limits are
+        the user's own, as for DataPlane.admit(). False: it or the account is gone."""
         cdef LeafTerms terms
         cdef Bytes subjects
         cdef Span one
@@ -263,6 +264,8 @@ cdef class LeafHandle(LinkHandle):
         terms.accepts = accepts.perms if accepts is not None else NULL
         terms.cluster = span_of(cluster)
         terms.loop = span_of(loop)
+        terms.max_subscriptions = max_subscriptions
+        terms.max_payload = max_payload
         memset(&subjects, 0, sizeof(subjects))
         for subject in more or ():
             one = span_of(subject)

@@ -41,7 +41,6 @@ cdef void gateway_message(GatewayConn* g, const Line* line) noexcept nogil:
 cdef void gateway_interest(GatewayConn* g, const Line* line) noexcept nogil:
     cdef Account* a = line_account(&g.link, line)
     if a == NULL:
-        client_close(&g.link.conn.base, CLOSE_WRITE_ERROR)
         return
     link_interest(&g.link, a, line, line_sid(&g.link, a, line), 0, True)
 

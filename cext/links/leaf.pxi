@@ -22,6 +22,8 @@ cdef int leaf_open(Mesh* mesh, LeafConn* leaf, const LeafTerms* terms) noexcept 
     client_bind(c, a, KIND_HUB if terms.to_hub else KIND_LEAF)
     client_restrict(c, terms.perms)
     c.origin = origin_number(mesh, terms.cluster)
+    c.max_subscriptions = terms.max_subscriptions
+    c.max_payload = terms.max_payload
     leaf.isolated = terms.isolated
     leaf.headers = terms.headers
     leaf.accepts = terms.accepts
@@ -110,10 +112,22 @@ cdef bint leaf_may_send(const LeafConn* leaf, Span subject) noexcept nogil:
     return is_answer(reached) or perms_can_publish(leaf.accepts, reached)
 
 
+cdef bint leaf_is_small(LeafConn* leaf, const Line* line) noexcept nogil:
+    # Whether a message is as small as all from there must be; where not, the connection ends.
+    cdef Client* c = &leaf.link.conn.base
+    cdef int64_t most = client_max_payload(c)
+    if most < 0 or <int64_t>(line.header.n + line.data.n) <= most:
+        return True
+    client_refuse(c, CLOSE_MAX_PAYLOAD, span_c(b"Maximum Payload Violation"))
+    return False
+
+
 cdef void leaf_message(LeafConn* leaf, const Line* line) noexcept nogil:
     cdef Client* c = &leaf.link.conn.base
     cdef Engine* e = c.engine
     cdef Msg m
+    if not leaf_is_small(leaf, line):
+        return
     link_message(&leaf.link, c.account, line, &m)
     if leaf.accepts != NULL and not leaf_may_send(leaf, m.dest):
         leaf_violation(leaf, b"Publish to", line.subject)
@@ -135,7 +149,11 @@ cdef void leaf_message(LeafConn* leaf, const Line* line) noexcept nogil:
 
 cdef void leaf_listens(LeafConn* leaf, const Line* line) noexcept nogil:
     cdef Client* c = &leaf.link.conn.base
-    cdef Sub* s = link_interest(&leaf.link, c.account, line, leaf_sid(leaf, line), c.origin, True)
+    cdef Span sid = leaf_sid(leaf, line)
+    cdef Sub* s
+    if sid.p != NULL and line.kind == LINE_INTEREST and strmap_get(&c.subs, sid) == NULL and not client_may_add(c):
+        return
+    s = link_interest(&leaf.link, c.account, line, sid, c.origin, True)
     if s != NULL and c.account.streams != NULL:
         shadows_add(c.account, s)       # what its account imports reaches it
 

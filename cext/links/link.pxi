@@ -272,9 +272,21 @@ cdef Sub* link_interest(LinkConn* k, Account* a, const Line* line, Span sid, uin
 
 # ---- accounts that lines name ----------------------------------------------------------------------------
 
+cdef enum:
+    ACCOUNT_NAME_MAX = 255      # bytes: no account of this server has a longer name
+    LINK_ACCOUNTS_MAX = 1000000
+
+
 cdef Account* line_account(LinkConn* k, const Line* line) noexcept nogil:
-    # The account that a line names; NULL: no memory. One that is not known here yet may be tomorrow, when the other server's
-    # interest in it still counts.
+    # The account that a line names; NULL: the line counts for nothing, or there is no memory, and the link ends. An account that
+    # is not known here yet may be tomorrow, when the other server's interest in it still counts.
+    cdef Account* a = found_account(k, line)
+    if a == NULL and line.account.n <= ACCOUNT_NAME_MAX and k.accounts.n < LINK_ACCOUNTS_MAX:
+        client_close(&k.conn.base, CLOSE_WRITE_ERROR)
+    return a
+
+
+cdef Account* found_account(LinkConn* k, const Line* line) noexcept nogil:
     cdef Account* a
     if k.last != NULL and span_eq(k.last.name, line.account) and not k.last.closed:
         return k.last
@@ -284,6 +296,8 @@ cdef Account* line_account(LinkConn* k, const Line* line) noexcept nogil:
             strmap_del(&k.accounts, line.account)
             drop_of(k, a)
             account_release(a)
+        if line.account.n > ACCOUNT_NAME_MAX or k.accounts.n >= LINK_ACCOUNTS_MAX:
+            return NULL
         a = account_open(k.conn.base.engine, line.account)
         if a == NULL:
             return NULL

@@ -2,14 +2,15 @@
 
 cdef enum:
     ORIGINS_MAX = 65536
+    ORIGIN_NAME_MAX = 255       # bytes
 
 
 cdef uint32_t origin_number(Mesh* mesh, Span name) noexcept nogil:
-    # 0: it has none, or there are too many to be told apart: that one counts as this cluster.
+    # 0: it has none, or there are too many to be told apart, or its name is too long: that one counts as this cluster.
     cdef uint64_t known
     cdef uint8_t* text
     cdef Span copy
-    if name.n == 0:
+    if name.n == 0 or name.n > ORIGIN_NAME_MAX:
         return 0
     known = <uint64_t>strmap_get(&mesh.origins, name)
     if known or mesh.origins.n >= ORIGINS_MAX:

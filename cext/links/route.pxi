@@ -99,13 +99,13 @@ cdef void route_message(RouteConn* r, Account* a, const Line* line) noexcept nog
 cdef void route_line(LinkConn* k, const Line* line) noexcept nogil:
     cdef RouteConn* r = <RouteConn*>k
     cdef Account* a = r.terms.account
-    if a == NULL and line.subject.n:
-        a = line_account(k, line)
     if line.kind != LINE_MESSAGE and line.kind != LINE_INTEREST and line.kind != LINE_NO_INTEREST:
         return
     if a == NULL:
-        client_close(&k.conn.base, CLOSE_WRITE_ERROR)
-    elif line.kind == LINE_MESSAGE:
+        a = line_account(k, line)
+    if a == NULL:
+        return
+    if line.kind == LINE_MESSAGE:
         route_message(r, a, line)
     else:
         route_interest(r, a, line)

@@ -32,6 +32,12 @@ RETRY = 1.0
 RETRY_MAX = 30.0
 AGAIN = 0.1
 """Seconds: a lost link is dialled again within AGAIN, one to a configured cluster RETRY later."""
+ANNOUNCED_MAX = 1000
+"""Clusters at most that are dialled because others have announced them."""
+PLACES_MAX = 1000
+"""Addresses at most of a cluster."""
+ACCOUNTS_MAX = 1_000_000
+"""Accounts at most whose interest mode is remembered for a link."""
 PROTOCOL = 3
 
 
@@ -344,7 +350,8 @@ class Gateways:
             text = f"Account absent from receive-all-subscriptions-{which} command"
             raise GatewayRefused(GatewayReason.PROTOCOL, text)
         account = said.gateway_cmd_payload.decode(errors="replace")
-        link.modes[account] = said.gateway_cmd == COMPLETE
+        if account in link.modes or len(link.modes) < ACCOUNTS_MAX:
+            link.modes[account] = said.gateway_cmd == COMPLETE
 
     # ---- remote clusters
 
@@ -354,7 +361,7 @@ class Gateways:
         known = {place.address for place in places}
         for url in urls:
             place = place_of(url)
-            if place is not None and place.address not in known:
+            if place is not None and place.address not in known and len(places) < PLACES_MAX:
                 known.add(place.address)
                 places.append(place)
         remote.places = places
@@ -365,8 +372,12 @@ class Gateways:
             return
         remote = self.remotes.get(said.gateway)
         if remote is not None:
-            known = [url for url in said.gateway_urls if url not in remote.urls]
-            remote.places += [place for url in known if (place := place_of(url)) is not None]
+            self._follow_places(remote, [*remote.urls, *said.gateway_urls])
+            return
+        if sum(not remote.explicit for remote in self.remotes.values()) >= ANNOUNCED_MAX:
+            name = quote(said.gateway)
+            text = f"{ANNOUNCED_MAX} announced clusters are dialled already, and {name} is not"
+            self._transport.log("warn", text)
             return
         remote = Remote(name=said.gateway, explicit=False)
         self._follow_places(remote, said.gateway_urls)

@@ -13,6 +13,7 @@ from .leafwords import LeafConnect, LeafInfo
 from .reports import Reports
 from .words import SubjectPermission
 
+CLUSTER_NAME_MAX = 255
 LOOP_DELAY = 30.0
 VIOLATION_DELAY = 30.0
 CLUSTER_DELAY = 30.0
@@ -305,6 +306,15 @@ class LeafRefused(Exception):
     def __init__(self, reason: LeafReason, error: str = "") -> None:
         super().__init__(error or reason.value)
         self.reason, self.error = reason, error
+
+
+def check_cluster(name: str) -> None:
+    """Refuses a name that no cluster has; LeafRefused. Each name is kept for good."""
+    if " " in name:
+        raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+    if len(name.encode()) > CLUSTER_NAME_MAX:
+        text = f"cluster name is longer than {CLUSTER_NAME_MAX} bytes"
+        raise LeafRefused(LeafReason.PROTOCOL, text)
 
 
 def merged(rules: SubjectPermission | None, deny: list[str]) -> SubjectPermission | None:

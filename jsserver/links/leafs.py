@@ -22,6 +22,7 @@ from .leafmodel import (
     SAME_CLUSTER,
     TOO_MANY,
     VIOLATION_DELAY,
+    Address,
     LeafLink,
     LeafReason,
     LeafRefused,
@@ -30,6 +31,7 @@ from .leafmodel import (
     LeafTransport,
     Remote,
     Rules,
+    check_cluster,
     merged,
     version,
 )
@@ -40,6 +42,8 @@ from .yielding import Yielding
 PROTOCOL = 3
 ANSWER_SECONDS = 2.0
 """Seconds to wait for a hub's answer to CONNECT."""
+FOUND_MAX = 1000
+"""Addresses at most that are dialled because a hub has announced them."""
 CLIENT_API = ["$JS.API.>", "$KV.>", "$OBJ.>"]
 """Subjects that do not cross leaf links, because JetStream on both sides would answer them."""
 SERVER_API = ["$JSC.>", "$NRG.>", *CLIENT_API]
@@ -143,7 +147,8 @@ class Leafs:
         for link in self.shown():
             if link.remote is not remote or link.websocket:
                 continue
-            if link.compression == compression.NOT_SUPPORTED:
+            is_off = link.compression == mode == compression.OFF
+            if is_off or link.compression == compression.NOT_SUPPORTED:
                 continue
             if compression.changes(link, mode):
                 self._transport.relevel(link.number, mode)
@@ -392,8 +397,7 @@ class Leafs:
         s = self.settings
         if said.lang:
             raise LeafRefused(LeafReason.PORT, "attempted to connect to leaf node port")
-        if " " in said.cluster:
-            raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+        check_cluster(said.cluster)
         if said.cluster and said.cluster == s.cluster:
             raise LeafRefused(LeafReason.CLUSTER, SAME_CLUSTER)
         if said.gateway:
@@ -458,8 +462,7 @@ class Leafs:
     def _first_info(self, link: LeafLink, remote: Remote, said: LeafInfo, now: float) -> None:
         if said.client_id == 0 or said.leafnode_urls is None:
             raise LeafRefused(LeafReason.PORT)
-        if " " in said.cluster:
-            raise LeafRefused(LeafReason.PROTOCOL, "cluster name cannot contain spaces")
+        check_cluster(said.cluster)
         remote.tls = remote.tls or (said.tls_required and not link.websocket)
         if remote.tls and not link.secured:
             link.first_info = said
@@ -533,14 +536,14 @@ class Leafs:
         if remote is None or remote.ignore_discovered or not urls:
             return
         known = {address.place for address in remote.addresses}
-        found = []
+        found: list[Address] = []
         for url in urls:
             host, _, port = url.rpartition(":")
-            if not port.isdecimal():
-                continue
+            if not port.isdecimal() or not host.isprintable() or " " in host:
+                continue  # as part of a request for WebSocket it would say something else
             login = remote.addresses[0]
             address = structs.replace(login, host=host.strip("[]"), port=int(port))
-            if address.place not in known:
+            if address.place not in known and len(found) < FOUND_MAX:
                 found.append(address)
         remote.found = found
 

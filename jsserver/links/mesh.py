@@ -20,6 +20,8 @@ from .words import Info, RouteConnect, connect_line, gossip_line, info_line, rea
 
 RETRY = 1.0
 RETRY_MAX = 30.0
+ANNOUNCED_MAX = 1000
+"""Servers at most that are dialled because others have announced them."""
 PROTOCOL = 3
 """The version of the routes' protocol."""
 
@@ -504,6 +506,10 @@ class Mesh:
             raise ValueError(f"no address: {said.ip}")
         host = host.strip("[]")
         if any(t.address == (host, int(port)) or t.peer == said.server_id for t in self.targets):
+            return
+        if sum(not target.explicit for target in self.targets) >= ANNOUNCED_MAX:
+            text = f"{ANNOUNCED_MAX} announced servers are dialled already, and {address} is not"
+            self._transport.log("warn", text)
             return
         target = Target(host=host, port=int(port), explicit=False, peer=said.server_id)
         target.gossip = said.gossip_mode

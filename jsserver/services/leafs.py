@@ -473,6 +473,7 @@ class LeafService:
             more += [(prefix + subject).encode() for subject in DOMAIN_SUBJECTS]
         if self._options.gateway.port:
             more.append(ANSWERS)
+        user = self._users.get(link)
         opened = self._handle.open(
             link,
             self._accounts[account],
@@ -484,6 +485,8 @@ class LeafService:
             permissions=plane_rules(terms.sends, terms.tells),
             accepts=plane_rules(terms.accepts),
             more=more,
+            max_subscriptions=-1 if user is None else user.max_subscriptions,
+            max_payload=-1 if user is None else user.max_payload,
         )
         item = self._plane.connection(link, leaf=True) if opened else None
         if item is not None:

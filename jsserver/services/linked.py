@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jsserver.links.gatewaywords import GatewayInfo
 
 NONCE_BYTES = 11
+MAX_PORT = 65535
 
 
 class OtherClusters(Protocol):
@@ -52,10 +53,15 @@ def reports_of(options: Options) -> Callable[[], Reports]:
 
 async def begin_to_dial(host: str, port: int) -> tuple[int, str]:
     """Begins to connect. Returns the descriptor, whose failure the data plane reports, and the
-    address; OSError: there is no address."""
+    address, also where others have announced one that is none."""
     loop = asyncio.get_running_loop()
-    # As bytes: a text that cannot be an international name is no OSError.
-    found = await loop.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+    if not 0 < port <= MAX_PORT:
+        raise OSError(f"no port: {port}")
+    try:
+        # As bytes: a text that cannot be an international name is no OSError.
+        found = await loop.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)
+    except ValueError as error:
+        raise OSError(f"no address: {error}") from None
     family, kind, protocol, _, address = random.choice(found)
     sock = socket.socket(family, kind, protocol)
     try:
