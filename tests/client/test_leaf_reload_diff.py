@@ -132,6 +132,15 @@ def test_compression(servers: Servers, side: str) -> None:
     lines_of(servers, kinds, run)
 
 
+def test_connections_without_compression_stay_so(servers: Servers) -> None:
+    """The other side has none, and then this side has none either."""
+    for kinds in ("op", "pp"):
+        tree = tree_of(servers, kinds, block="compression: s2_fast", remote="compression: off")
+        before = ids(tree.hub)
+        change(tree.hub, "compression: s2_fast", "compression: off")
+        assert ids(tree.hub) == before
+
+
 def test_tls(servers: Servers, authority: Authority) -> None:
     """Certificates, and whether a handshake comes first, on both sides."""
     own, stranger = authority.server(), authority.server()
