@@ -162,20 +162,7 @@ class Configured(Server):
         raise BenchError("nobody is let in")
 
     def start(self, seconds: float = PATIENCE_SECONDS) -> float:
-        begin = time.monotonic()
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                [*command_of(self.name), "-c", str(self.file)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        try:
-            self._wait_ready(begin + seconds)
-        except BenchError as error:
-            self.kill()
-            raise BenchError(f"{self.name} did not start: {error}\n{self.log_tail()}") from None
-        return time.monotonic() - begin
+        return self.start_with(self.file, seconds)
 
     def reload(self, end: float) -> None:
         """Returns when the log says that it is done."""

@@ -77,6 +77,10 @@ class Server:
         """Starts it and waits until a client gets its INFO; returns the seconds that took."""
         file = self.folder / "server.conf"
         file.write_text(f'listen: "127.0.0.1:{self.port}"\n{self.blocks()}\n{self.config}\n')
+        return self.start_with(file, seconds)
+
+    def start_with(self, file: Path, seconds: float) -> float:
+        """The same with a configuration that is written already."""
         begin = time.monotonic()
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(

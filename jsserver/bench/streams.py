@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import time
+from collections.abc import Callable
 from typing import Any
 
 from jsserver.bench.core import ask_repeatedly
@@ -103,6 +104,27 @@ def publish_async(worker: Worker) -> int:
     payload = payload_of(options.size)
     connection.flush()
     mark = f"MSG {inbox} {sid} ".encode()
+
+    def frames(first: int, size: int) -> bytes:
+        numbers = range(first, first + size)
+        return b"".join(publish_frame(_subject(options, n), payload, inbox) for n in numbers)
+
+    def send(data: bytes, size: int) -> None:
+        connection.send(data)
+        _await_acks(connection, mark, size)
+
+    return _in_batches(worker, frames, send)
+
+
+def _in_batches(
+    worker: Worker, frames: Callable[[int, int], bytes], send: Callable[[bytes, int], None]
+) -> int:
+    """Publishes the worker's messages a batch at a time, and takes the time of each.
+
+    `frames` makes a batch, given the number of its first message and how many it has; `send` sends
+    a batch and waits until it is acked. A batch that was made is used again for those alike.
+    """
+    options = worker.options
     blocks: dict[tuple[int, int], bytes] = {}
     done = 0
     add = worker.latencies.append
@@ -111,15 +133,11 @@ def publish_async(worker: Worker) -> int:
         size = min(options.batch, worker.messages - done)
         key = (size, done % options.subjects if options.subjects else 0)
         if key not in blocks:
-            numbers = range(done, done + size)
-            frames = [publish_frame(_subject(options, n), payload, inbox) for n in numbers]
-            blocks[key] = b"".join(frames)
-            if len(blocks) > BLOCKS_MAX:
+            if len(blocks) == BLOCKS_MAX:
                 blocks.clear()
-                blocks[key] = b"".join(frames)
+            blocks[key] = frames(done, size)
         start = time.perf_counter()
-        connection.send(blocks[key])
-        _await_acks(connection, mark, size)
+        send(blocks[key], size)
         add(time.perf_counter() - start)
         done += size
     return done
@@ -136,30 +154,16 @@ def _await_acks(connection: Connection, mark: bytes, wanted: int) -> None:
 
 def publish_atomic(worker: Worker) -> int:
     """An atomic batch at a time: all of it is sent, then the ack of its commit is awaited."""
-    options = worker.options
-    connection = options.connect()
+    connection = worker.options.connect()
     inbox = new_inbox()
     connection.subscribe(inbox)
     connection.flush()
-    blocks: dict[tuple[int, int], bytes] = {}
-    done = 0
-    add = worker.latencies.append
-    worker.start_together()
-    while done < worker.messages:
-        size = min(options.batch, worker.messages - done)
-        key = (size, done % options.subjects if options.subjects else 0)
-        if key not in blocks:
-            if len(blocks) == BLOCKS_MAX:
-                blocks.clear()
-            blocks[key] = b"".join(
-                _batch_frame(worker, number, size, done + number - 1, inbox)
-                for number in range(1, size + 1)
-            )
-        start = time.perf_counter()
-        _check_acks(connection.ask(blocks[key]))
-        add(time.perf_counter() - start)
-        done += size
-    return done
+
+    def frames(first: int, size: int) -> bytes:
+        numbers = range(1, size + 1)
+        return b"".join(_batch_frame(worker, n, size, first + n - 1, inbox) for n in numbers)
+
+    return _in_batches(worker, frames, lambda data, _: _check_acks(connection.ask(data)))
 
 
 def _batch_frame(worker: Worker, number: int, size: int, subject: int, inbox: str) -> bytes:
