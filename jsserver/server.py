@@ -438,6 +438,7 @@ class Server:
         if self.delegates is not None:
             await self._start_accounts(self.delegates)
         if self.meta is not None:
+            self.meta.removal.ended = self.watched.end_jetstream
             await self.meta.start()
         if listening:
             self.inbox.open()

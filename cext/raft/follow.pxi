@@ -70,6 +70,8 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
         rc = leader_heard(r, &m, reply)
         if rc < 0:
             return rc
+        if asks_back(r):
+            return catch_up_ask(r, &m, max(r.log.last, <uint64_t>1) - 1, reply)
     if is_overrun(r):
         return RAFT_OK
     if catch_up and is_snapshot(&m):
@@ -82,6 +84,16 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
         catching_up_over(r)
         return RAFT_OK
     return catch_up_ask(r, &m, r.log.last, reply)
+
+
+cdef bint asks_back(Raft* r) noexcept nogil:
+    # Whether this member was removed before it was opened: who asks a leader for entries joins again, also on nats-servers. What
+    # it asks for it has, because a nats-server that is asked for an entry behind its last one gives up the lead.
+    cdef Following* f = &r.follow
+    cdef bint outside = not r.managed and not r.observer and is_outside(r)
+    f.returns = outside and (f.returns or not f.heard)
+    f.heard = True
+    return f.returns and r.now - f.behind.active >= STALLED
 
 
 cdef inline bint is_inbox(const Raft* r, uint64_t inbox) noexcept nogil:

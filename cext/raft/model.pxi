@@ -159,6 +159,8 @@ cdef struct Following:
     int64_t led                 # mono: when a leader was heard last, or this member led last
     int64_t election            # mono: when to campaign
     bint handed                 # leadership is being handed to this member
+    bint heard                  # a leader was heard since this member was opened
+    bint returns                # it was none of the group's members then, and is none yet
     int64_t short_since         # mono: since when the leader has named no index up to the commit here; 0: it has
     Seeking seek
     Behind behind

@@ -138,6 +138,8 @@ class JetStream:
         self._granted = (0, 0)
         self._grants: dict[str, tuple[int, int]] = {}
         """Granted bytes in memory and in files: to all accounts together, and by account."""
+        self._left = False
+        """Whether JetStream has ended here for good."""
         self._log = log
         logging.getLogger("jsserver").addHandler(LogBridge(log))
 
@@ -220,7 +222,7 @@ class JetStream:
                 self.accounts[name].have_jetstream(False)
             return
         self._of_cluster[name] = limits
-        if only_votes(self._options):
+        if only_votes(self._options) or self._left:
             return
         memory, storage = self._granted_with(name, limits)
         if 0 <= self.max_memory < memory:
@@ -232,6 +234,13 @@ class JetStream:
         elif running.limits != limits:
             self._grant(name, limits)
             running.limit(limits)
+
+    async def leave(self) -> None:
+        """Takes JetStream from all accounts until the server is started again; what they have stays
+        on disk."""
+        self._left = True
+        for name in [*self.dispatcher.accounts]:
+            await self.configure(name, None)
 
     def _granted_with(self, name: str, limits: AccountLimits | None) -> tuple[int, int]:
         """Bytes in memory and in files that all accounts are granted, if this one gets these

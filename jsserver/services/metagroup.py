@@ -30,6 +30,7 @@ from jsserver.services.held_api import HeldApi
 from jsserver.services.holdings import Holdings
 from jsserver.services.members import Members, Said
 from jsserver.services.metalead import MetaLead
+from jsserver.services.removal import Removal
 from jsserver.services.replicas import HANDING_OVER, Mesh
 from jsserver.services.unheld import VOTES, Unheld
 from jsserver.text.goformat import failure, quote
@@ -137,7 +138,8 @@ class MetaGroup:
         """The term of the last applied entry."""
         self._kept = 0
         """The index of the last snapshot."""
-        self._stopped = self._removed = False
+        self._stopped = False
+        self.removal = Removal(log, held, jetstream, self._shut)
         self._reopening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self.last_snapshot = 0
@@ -278,6 +280,7 @@ class MetaGroup:
         """Leaves the lead and closes the group, after a last snapshot of the applied state."""
         if self._timer is not None:
             self._timer.cancel()
+        await self.removal.done()
         if self._reopening is not None:
             self._closing.set()
             await self._reopening
@@ -312,7 +315,7 @@ class MetaGroup:
     @property
     def trouble(self) -> str:
         """What keeps this member from being healthy, in nats-server's words; "": nothing."""
-        now = None if self._stopped or self._removed else self._state()
+        now = None if self._stopped or self.removal.removed else self._state()
         return trouble(now, self._held is not None and self._replaying, self.leader)
 
     @property
@@ -365,7 +368,7 @@ class MetaGroup:
     def _take(self) -> None:
         """Applies a batch of committed entries, and calls itself until none are left."""
         group = self._group
-        if group is None or self._stopped:
+        if group is None or self._stopped or self.removal.removed:
             return
         try:
             taken = group.take()
@@ -414,11 +417,9 @@ class MetaGroup:
         joins = entry.type == ADD_PEER
         if self._lead is not None:
             (self._lead.joined if joins else self._lead.left)(peer)
-        if peer == self._id:
-            self._removed = not joins
         if peer == self._id and not joins and entry.index > self._recovered:
-            self._log.error("This server was removed from the JetStream cluster")
             self.holdings.elections.removed()
+            self.removal.begin()
 
     def _follow(self, changes: list[Change], replaced: bool) -> None:
         """Brings the assets of this server in line with the state."""
@@ -554,7 +555,7 @@ class MetaGroup:
     def _meta(self) -> Meta:
         """Who leads, where this server does not answer as the leader yet."""
         now = time.monotonic()
-        if self._leader not in ("", self._id):
+        if self._leader not in ("", self._id) or self.removal.removed:
             return Meta.LEFT if self._succession.led_lately(now) else Meta.LED
         there, elected = self._there() & self.members().keys(), bool(self._leader)
         return Meta.LEADERLESS if self._succession.answers(elected, there, now) else Meta.LED

@@ -97,6 +97,10 @@ class Watched:
         """None until leaf nodes or hubs are configured, at the start or by a reload."""
         self._gateways = gateways
 
+    def end_jetstream(self) -> None:
+        """JetStream is served here no more."""
+        self.jetstream = None
+
     @property
     def port(self) -> int:
         """The clients' port."""

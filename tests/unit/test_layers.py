@@ -262,6 +262,7 @@ PARTS = {
         *("services.unheld", "wire"),
         "process.tasks",
     },
+    "services.removal": {"process.logs", "services.held", "services.jetstream"},
     "services.metagroup": {
         *("access.accounts", "assets", "cluster", "config", "disk.directories", "disk.groupkeys"),
         "disk.quarantine",
@@ -270,6 +271,7 @@ PARTS = {
         *("services.needed", "services.replicas", "services.unheld"),
         "text.goformat",
         "text.identity",
+        "services.removal",
     },
     "services.claims": {
         *("access.accounts", "access.operator", "access.refusal", "access.resolvers", "jwt"),
