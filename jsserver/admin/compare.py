@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jsserver.admin.differences import Difference, Part, differences
+from jsserver.admin.rebuilding import rebuild
 from jsserver.admin.session import CommandFailed
 from jsserver.admin.survey import View, views
 from jsserver.admin.system import System
@@ -53,6 +54,8 @@ def add_arguments(made: argparse.ArgumentParser) -> None:
     """The arguments of this command alone."""
     made.add_argument("stream", nargs="?", default="", help="name of the stream, default all")
     made.add_argument("--account", default="", help="its account, default all")
+    text = "have a replica that differs built anew from the others; what it has is put aside"
+    made.add_argument("--rebuild", action="store_true", help=text)
 
 
 def run(system: System, options: argparse.Namespace) -> int:
@@ -66,9 +69,19 @@ def run(system: System, options: argparse.Namespace) -> int:
         if sum(key in view.streams for view in seen) < 2:
             continue
         verdict = _Comparison(system, key).verdict(seen)
-        differ += bool(verdict.odd)
         _tell(verdict, options.json)
+        if verdict.odd and options.rebuild:
+            verdict = _rebuilt(system, key, verdict)
+            _tell(verdict, options.json)
+        differ += bool(verdict.odd)
     return DIFFERS if differ else 0
+
+
+def _rebuilt(system: System, key: tuple[str, str], verdict: Verdict) -> Verdict:
+    if len(verdict.odd) > 1:
+        raise CommandFailed(f"{'/'.join(key)}: several replicas differ, which is to be right?")
+    rebuild(system, key, verdict.odd[0])
+    return _Comparison(system, key).verdict(views(system, system.statistics()))
 
 
 def _wanted(key: tuple[str, str], options: argparse.Namespace) -> bool:

@@ -309,16 +309,18 @@ def move(directory: Path, place: Path) -> None:
     sync_directory(str(directory.parent))
 
 
-def set_aside(account: Account, name: str) -> None:
-    """Moves a stream that is no longer assigned, and not open, to the folder ASIDE, and logs
-    where."""
+def set_aside(
+    account: Account, name: str, why: str = "is assigned to this server no more"
+) -> None:
+    """Moves a stream that is not open to the folder ASIDE, and logs where."""
     assert account.directory is not None
     aside = account.directory.parent / ASIDE / f"{name}.{time.time_ns()}"
     move(account.directory / name, aside)
     log.warning(
-        "Stream '%s > %s' is assigned to this server no more: what it had is now in %s",
+        "Stream '%s > %s' %s: what it had is now in %s",
         account.name,
         name,
+        why,
         goformat.quote(str(aside)),
     )
 

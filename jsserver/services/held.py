@@ -289,7 +289,7 @@ class Held:
         if step.anew and running is not None:
             await account.leave_stream(running)
             if step.empty:
-                await self._shared.run(clear, running, True)
+                await self._begin_empty(account, running)
             running = None
         owed, gone = owes(running), led_here(account.name, running)
         if wanted is None:
@@ -368,12 +368,19 @@ class Held:
         self.replicas.say(Name(account.name, name), said)
         return await self._load(account, name, wanted)
 
+    async def _begin_empty(self, account: Account, running: Stream) -> None:
+        """Before a closed stream is opened with nothing: what it has is put aside."""
+        if running.directory is not None:
+            why = "differs from the other replicas, and is built anew"
+            await self._shared.run(recovery.set_aside, account, running.name, why)
+        await self._shared.run(clear, running)
+
     async def _put_aside(self, account: Account, running: Stream) -> None:
         """Moves aside a stream that is not assigned, though no entry is known to have removed
         it."""
         name, directory = running.name, running.directory
         await account.leave_stream(running)
-        await self._shared.run(clear, running, False)
+        await self._shared.run(clear, running)
         if directory is not None:
             await self._shared.run(recovery.set_aside, account, name)
 
@@ -517,6 +524,20 @@ class Held:
             self._put(account, name, Step(None, consumer))
         for one in own & {consumer} if consumer else own:
             self._put(account, name, Step(found.consumers[one], one, anew=True))
+
+    def rebuild(self, asset: Name) -> str:
+        """Has a stream's replica built anew from what the others hold, and what it has put aside;
+        why that cannot be, "" where it is begun."""
+        found = self._stream(asset)
+        member = None if found is None else found[1].member
+        if not isinstance(member, Member):
+            return f"stream '{asset}' has no replica here that others have, too"
+        if member.leads():
+            return f"this server leads stream '{asset}'"
+        if not member.leader:
+            return f"stream '{asset}' has no leader"
+        self._open_again(asset, True)
+        return ""
 
     def _look(self, account: Account, stream: Stream, asset: Name) -> None:
         """Notices that an asset's leader has changed."""

@@ -6,6 +6,7 @@ begin() and close() run in the event loop; what pages read may be asked for in a
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from jsserver.cluster.meta import Name, group_of, peers_of
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from jsserver.services.held import Held
     from jsserver.services.jetstream import JetStream
     from jsserver.services.unheld import Unheld
+
+
+LOOP_SECONDS = 10.0
+"""Seconds for which a request waits for the event loop."""
 
 
 class Holdings:
@@ -51,6 +56,8 @@ class Holdings:
         self._state = state
         self._meta = meta
         self._unheld: Unheld | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop that assets are changed in; None: not begun yet."""
         self.usages = Usages(accounts, system_account, dispatcher.accounts, own=id)
         """What accounts use on all members."""
         self.elections = Elections(
@@ -70,6 +77,7 @@ class Holdings:
         """Begins once the meta group is open. `unheld`: assets that are assigned to this server
         and cannot run here."""
         self._unheld = unheld
+        self._loop = asyncio.get_running_loop()
         self.usages.begin()
         self.elections.begin()
         if self._held is not None:
@@ -84,6 +92,18 @@ class Holdings:
         """Sets whether this server may lead streams and consumers of an account."""
         if self._held is not None:
             self._held.replicas.may_lead(account, may=may)
+
+    def rebuild(self, account: str, stream: str) -> str:
+        """Has a stream's replica built anew; why that cannot be, "" where it is begun. For threads
+        other than the event loop's, which this waits for."""
+        held, loop = self._held, self._loop
+        if held is None or loop is None:
+            return "this server holds no streams"
+
+        async def begun() -> str:
+            return held.rebuild(Name(account, stream))
+
+        return asyncio.run_coroutine_threadsafe(begun(), loop).result(LOOP_SECONDS)
 
     # ---- what pages read
 

@@ -129,6 +129,13 @@ class Digest(ServerFilter):
     chunk: Uint64 = digests.CHUNK
 
 
+class Rebuild(ServerFilter):
+    """The parameters of JSSERVER.REBUILD."""
+
+    account: str = ""
+    stream: str = ""
+
+
 class RaftGroups(ServerFilter):
     """The parameters of RAFTZ."""
 
@@ -299,6 +306,14 @@ def _digest(server: Watched, asked: Digest) -> msgspec.Struct:
         raise Refused(f"stream cannot be read: {error}") from None
 
 
+def _rebuild(server: Watched, asked: Rebuild) -> dict[str, insides.QueueInfo]:
+    if server.meta is None:
+        raise Refused("this server is no member of a JetStream cluster")
+    if why := server.meta.holdings.rebuild(asked.account, asked.stream):
+        raise Refused(why)
+    return {}
+
+
 def _health(server: Watched, asked: Health) -> msgspec.Struct:
     wanted = healthz.Wanted(
         enabled=asked.enabled,
@@ -425,6 +440,8 @@ class Operators:
                 return Name(name=server.name, host=server.options.host, id=server.id)
             case "JSSERVER.DIGEST":
                 return self._page(payload, Digest, _digest)
+            case "JSSERVER.REBUILD":
+                return self._page(payload, Rebuild, _rebuild)
             case "KICK" | "LDM":
                 return self._control(page, payload)
         return None

@@ -511,10 +511,8 @@ def is_replicated(said: Said) -> bool:
     return len(peers_of(said)) > 1
 
 
-def clear(stream: Stream, whole: bool) -> None:
-    """Erases the groups of a closed stream and its consumers; `whole`: and the stream itself."""
-    if whole and stream.directory is not None:
-        metafiles.erase(stream.directory)
+def clear(stream: Stream) -> None:
+    """Erases the groups of a closed stream and its consumers."""
     for member in (stream.member, *(one.member for one in stream.consumers.values())):
         if isinstance(member, Member):
             metafiles.erase(member.directory)
