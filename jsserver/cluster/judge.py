@@ -25,13 +25,6 @@ Decision = StreamDecision | ConsumerDecision
 T = TypeVar("T", StreamConfig, ConsumerConfig)
 
 
-class Pending(NamedTuple):
-    """A proposed change, and the decision behind it."""
-
-    change: StreamChange | ConsumerChange
-    decision: Decision
-
-
 class Said(NamedTuple):
     """An asset in a proposed entry."""
 
@@ -54,8 +47,9 @@ class Judge:
         # The placement checks what a single server has room for.
         self._settings = msgspec.structs.replace(settings, max_memory=-1, max_storage=-1)
         self._assets: Assignments | None = None
-        self._pending: dict[bytes, Pending] = {}
-        """By proposed entry, in the order of their proposals."""
+        self._pending: dict[bytes, StreamChange | ConsumerChange] = {}
+        """The changes by proposed entry, in the order of their proposals. What is proposed later
+        takes effect later, so that it may take what these free."""
         self._said: dict[bytes, Said] = {}
         """The same, and also entries that change nothing but an asset's members."""
 
@@ -70,14 +64,12 @@ class Judge:
         """The account's assets, with proposals applied."""
         if self._assets is None:
             self._assets = self._made()
-            for entry, pending in [*self._pending.items()]:
+            for entry, change in [*self._pending.items()]:
                 try:
-                    decision = _propose(self._assets, pending.change)
+                    _carry_out(self._assets, _propose(self._assets, change))
                 except ApiError:
                     # an asset that the change needs is gone: the change fails
                     del self._pending[entry], self._said[entry]
-                else:
-                    self._pending[entry] = pending._replace(decision=decision)
         return self._assets
 
     def _made(self) -> Assignments:
@@ -120,7 +112,8 @@ class Judge:
         said: Assignment,
     ) -> None:
         """Notes the entry that proposes a decision."""
-        self._pending[entry] = Pending(change, decision)
+        _carry_out(self.assets, decision)
+        self._pending[entry] = change
         removes = decision.after is None
         self._said[entry] = Said(*_names(decision), said, removes)
 
@@ -170,10 +163,7 @@ class Judge:
         self._said.pop(entry, None)
         if self._assets is None:
             return
-        if pending is not None:
-            if pending.decision.is_open:
-                self._assets.settle(pending.decision)
-        elif self._pending or not self._removed(self._assets, change):
+        if pending is None and (self._pending or not self._removed(self._assets, change)):
             self._assets = None  # another leader's entry: build the assets again
 
     def _removed(self, assets: Assignments, change: Change) -> bool:
@@ -219,6 +209,11 @@ def _propose(assets: Assignments, change: StreamChange | ConsumerChange) -> Deci
     if isinstance(change, StreamChange):
         return assets.propose(change)
     return assets.propose(change)
+
+
+def _carry_out(assets: Assignments, decision: Decision) -> None:
+    if decision.is_open:
+        assets.settle(decision)
 
 
 def _config(said: Any, kind: type[T]) -> T | None:

@@ -357,3 +357,23 @@ def test_a_restore_proposes_no_empty_time() -> None:
     (entry,) = leader.handle("STREAM.RESTORE", asked, None)
     state = json.loads(entry[1:])["restore_state"]
     assert state["messages"] == 0 and "" not in state.values()
+
+
+@pytest.mark.parametrize("name", ["S", "T"])
+def test_what_a_pending_removal_frees_can_be_taken(name: str) -> None:
+    world = World(1)
+    world.elect()
+    leader = next(member.leader for member in world.members if member.leader is not None)
+
+    def ask(request: str, stream: str, body: object = None) -> list[bytes]:
+        data = b"" if body is None else json.dumps(body).encode()
+        subject = f"$JS.API.{request}.{stream}"
+        asked = Asked(ACCOUNT, subject, "_R_.1", data, {"acc": ACCOUNT}, (stream,))
+        return leader.handle(request, asked, None)
+
+    ask("STREAM.CREATE", "S", {"name": "S", "subjects": ["s"]})
+    ask("STREAM.DELETE", "S")
+    (entry,) = ask("STREAM.CREATE", name, {"name": name, "subjects": ["s"]})
+    assert entry[0] == Op.ASSIGN_STREAM
+    with pytest.raises(ApiError, match="overlap"):
+        ask("STREAM.CREATE", "U", {"name": "U", "subjects": ["s"]})
