@@ -11,7 +11,10 @@ from tests.raft.mutants import MUTANTS, build, caught
 
 SEEDS = int(os.environ.get("RAFT_MUTANT_SEEDS", "20"))
 
-pytestmark = pytest.mark.skipif(not SEEDS, reason="RAFT_MUTANT_SEEDS is 0")
+pytestmark = [
+    pytest.mark.skipif(not SEEDS, reason="RAFT_MUTANT_SEEDS is 0"),
+    pytest.mark.timeout(3600),
+]
 
 
 @pytest.fixture(scope="module")
