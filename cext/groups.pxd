@@ -49,6 +49,7 @@ cdef struct Group:
     Inlet vote_requests, appends
     Inlet proposals, removals   # a leader's: other servers see by them that there is one
     Inlet votes, responses      # inboxes
+    Inlet rounds                # inboxes below `responses`, by the numbers of rounds; subscribed when a round is asked first
     Inlet catch_up              # the inbox of the present or last catch-up
     uint64_t catch_up_number
     Timer timer
@@ -116,6 +117,8 @@ cdef uint64_t group_state_take(Group* g, uint64_t* term, Bytes* state) noexcept 
 # Proposes an entry in the present term. RAFT_OK | RAFT_NOT_LEADER | RAFT_BUSY: no quorum answers | RAFT_TOO_LARGE |
 # RAFT_NO_MEMORY
 cdef int group_propose(Group* g, EntryType type, Span data) noexcept nogil
+# As raft_ask: whether this member still leads. The owner is called when that is confirmed.
+cdef uint64_t group_ask(Group* g) noexcept nogil
 # As raftlog_snapshot, with the members that the group has agreed on.
 cdef int group_snapshot(Group* g, uint64_t term, uint64_t index, Span state) noexcept nogil
 

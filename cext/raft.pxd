@@ -112,6 +112,7 @@ cdef enum RaftAct:
     # index, term, peer: the leader has another entry where this log is committed; it is to be put aside, and the group to
     # start again as one that is lost
     ACT_DIVERGED
+    ACT_CONFIRMED           # a quorum has answered a round of raft_ask: RaftState.confirmed
 
 cdef enum RaftWhat:
     # The subject that a message goes to.
@@ -125,6 +126,7 @@ cdef enum RaftReply:
     REPLY_VOTES             # the group's inbox for votes
     REPLY_RESPONSES         # the group's inbox for append responses
     REPLY_CATCH_UP          # the inbox of the catch-up `index`: a new one each time
+    REPLY_ROUND             # the inbox for append responses to the heartbeats of the round `index`
 
 cdef struct RaftAction:
     # `to` and `body` are views into the group's queue, valid until its next call.
@@ -192,7 +194,8 @@ cdef int raft_vote_request(Raft* r, Span body, Span reply) noexcept nogil
 cdef int raft_vote_response(Raft* r, Span body) noexcept nogil
 # catch_up: 0 for a message to all members, else the number of the inbox that it came to.
 cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept nogil
-cdef int raft_response(Raft* r, Span body, Span reply) noexcept nogil
+# round: of the inbox that it came to; 0: that of no round
+cdef int raft_response(Raft* r, Span body, Span reply, uint64_t round) noexcept nogil
 cdef int raft_tick(Raft* r, int64_t now) noexcept nogil
 cdef int64_t raft_deadline(const Raft* r) noexcept nogil                # when raft_tick is due next
 
@@ -209,6 +212,9 @@ cdef int raft_failed(Raft* r) noexcept nogil                            # the di
 # Entries of the leader of this term; they are sent at the turn's end, many as one message.
 cdef int raft_propose(Raft* r, uint64_t term, EntryType type, Span data) noexcept nogil
 cdef int raft_turn_end(Raft* r) noexcept nogil
+# A leader asks a quorum at the turn's end whether it still leads. Returns the number of that round: once RaftState.confirmed
+# has reached it in the same term, nobody else led at this call. UINT64_MAX: it does not lead.
+cdef uint64_t raft_ask(Raft* r) noexcept nogil
 # What other members ask of a leader; others drop it.
 cdef int raft_forwarded(Raft* r, Span body) noexcept nogil
 cdef int raft_forwarded_removal(Raft* r, Span body) noexcept nogil
@@ -255,6 +261,8 @@ cdef struct RaftState:
     bint lost
     bint behind             # it fetches what it lacks of the log
     uint64_t vote           # of this term; 0: for nobody
+    uint64_t proposed       # the index that the last proposal has or, at the turn's end, gets
+    uint64_t confirmed      # up to this round of raft_ask a quorum has answered
 
 cdef struct RaftPeerState:
     uint64_t id

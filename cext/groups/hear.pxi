@@ -38,7 +38,20 @@ cdef int catch_up_in(void* target, const Msg* m) noexcept nogil:
 
 cdef int response_in(void* target, const Msg* m) noexcept nogil:
     cdef Group* g = listener_of(target)
-    return heard(g, raft_response(g.raft, m.data, m.reply)) if g != NULL else 0
+    return heard(g, raft_response(g.raft, m.data, m.reply, 0)) if g != NULL else 0
+
+
+cdef int round_in(void* target, const Msg* m) noexcept nogil:
+    # The round's number is the subject's last token.
+    cdef Group* g = listener_of(target)
+    cdef uint64_t round
+    cdef uint32_t before
+    if g == NULL:
+        return 0
+    before = g.responses.n + 1
+    if m.dest.n <= before or not get_u64(span(m.dest.p + before, m.dest.n - before), &round):
+        return 1
+    return heard(g, raft_response(g.raft, m.data, m.reply, round))
 
 
 cdef bint leads(const Group* g) noexcept nogil:
@@ -102,6 +115,16 @@ cdef bint catch_up_listen(Group* g, uint64_t number) noexcept nogil:
     return listen_inbox(g, &g.catch_up, "$NRG.CR.", catch_up_in)
 
 
+cdef bint rounds_listen(Group* g) noexcept nogil:
+    # Subscribes before the first round of a leader. False: no memory.
+    cdef char prefix[INLET_ROOM]
+    if g.rounds.sub != NULL:
+        return True
+    memcpy(prefix, g.responses.subject, g.responses.n)
+    prefix[g.responses.n] = 0
+    return listen(g, &g.rounds, prefix, span_c(b".*"), round_in)
+
+
 cdef bint listen_all(Group* g) noexcept nogil:
     cdef Span name = name_of(g)
     return (listen(g, &g.vote_requests, "$NRG.V.", name, vote_request_in)
@@ -118,6 +141,7 @@ cdef bint listen_by_role(Group* g) noexcept nogil:
     if s.role != RAFT_ELECTED and s.role != RAFT_LEADER:
         group_deaf(g, &g.proposals.sub)
         group_deaf(g, &g.removals.sub)
+        group_deaf(g, &g.rounds.sub)
         return True
     return (g.proposals.sub != NULL
             or listen(g, &g.proposals, "$NRG.P.", name, proposal_in) and listen(g, &g.removals, "$NRG.RP.", name, removal_in))
@@ -143,4 +167,5 @@ cdef void listen_to_none(Group* g) noexcept nogil:
     group_deaf(g, &g.removals.sub)
     group_deaf(g, &g.votes.sub)
     group_deaf(g, &g.responses.sub)
+    group_deaf(g, &g.rounds.sub)
     group_deaf(g, &g.catch_up.sub)

@@ -56,6 +56,13 @@ cdef int group_propose(Group* g, EntryType type, Span data) noexcept nogil:
     return rc
 
 
+cdef uint64_t group_ask(Group* g) noexcept nogil:
+    if g.stopped:
+        return UINT64_MAX
+    group_due(g)
+    return raft_ask(g.raft)
+
+
 cdef int group_snapshot(Group* g, uint64_t term, uint64_t index, Span state) noexcept nogil:
     cdef Snapshot s
     s.term, s.index, s.state = term, index, state

@@ -33,9 +33,14 @@ cdef int state_take_over(Group* g, const RaftAction* a) noexcept nogil:
 
 
 cdef int said(Group* g, const RaftAction* a) noexcept nogil:
+    cdef char room[INLET_ROOM]
     if a.reply == REPLY_CATCH_UP and not catch_up_listen(g, a.index):
         return RAFT_NO_MEMORY
-    if a.what == SEND_VOTE_REQUEST:
+    if a.reply == REPLY_ROUND:
+        if not rounds_listen(g):
+            return RAFT_NO_MEMORY
+        group_say(g, subject_of(&g.appends), round_reply(g, a.index, room), a.body)
+    elif a.what == SEND_VOTE_REQUEST:
         group_say(g, subject_of(&g.vote_requests), reply_of(g, a.reply), a.body)
     elif a.what == SEND_APPEND:
         group_say(g, subject_of(&g.appends), reply_of(g, a.reply), a.body)
@@ -48,6 +53,9 @@ cdef int carry_out(Group* g, const RaftAction* a) noexcept nogil:
     # 0 or an error of the group.
     if a.act == ACT_SEND:
         return said(g, a)
+    if a.act == ACT_CONFIRMED:
+        owner_tell(g)
+        return RAFT_OK
     if a.act == ACT_COMMIT:
         g.commit = max(g.commit, a.index)
         owner_tell(g)

@@ -18,6 +18,14 @@ cdef inline Span subject_of(const Inlet* inlet) noexcept nogil:
     return span(inlet.subject, inlet.n)
 
 
+cdef Span round_reply(const Group* g, uint64_t round, char* room) noexcept nogil:
+    # The inbox of a round, in INLET_ROOM bytes.
+    cdef uint32_t n = g.responses.n
+    memcpy(room, g.responses.subject, n)
+    room[n] = c'.'
+    return span(room, n + 1 + put_u64(<uint8_t*>room + n + 1, round))
+
+
 cdef Span reply_of(const Group* g, RaftReply reply) noexcept nogil:
     if reply == REPLY_VOTES:
         return subject_of(&g.votes)

@@ -59,7 +59,7 @@ cdef int act_send(Raft* r, RaftWhat what, Span to, RaftReply reply, Span body) n
     a.act = ACT_SEND
     a.what = what
     a.reply = reply
-    a.index = r.follow.behind.inbox if reply == REPLY_CATCH_UP else 0
+    a.index = r.follow.behind.inbox if reply == REPLY_CATCH_UP else r.round if reply == REPLY_ROUND else 0
     a.to = to
     a.body = body
     return act(r, &a)

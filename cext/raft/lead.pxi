@@ -32,7 +32,7 @@ cdef int message_send(Raft* r, Span entries, uint32_t n) noexcept nogil:
         a.body = body
         rc = act(r, &a)
     if rc == RAFT_OK:
-        rc = act_send(r, SEND_APPEND, span(NULL, 0), REPLY_RESPONSES, body)
+        rc = act_send(r, SEND_APPEND, span(NULL, 0), REPLY_RESPONSES if n else heartbeat_reply(r), body)
     bytes_free(&b)
     if rc < 0:
         return rc
@@ -129,14 +129,14 @@ cdef int raft_propose(Raft* r, uint64_t term, EntryType type, Span data) noexcep
 
 
 cdef int raft_turn_end(Raft* r) noexcept nogil:
-    # Sends the turn's proposals as one message, and a heartbeat if a commit was not sent with any message.
+    # Sends the turn's proposals as one message, and a heartbeat for a round, or if a commit was not sent with any message.
     cdef int rc
     if not is_leading(r):
         return RAFT_OK
     rc = proposals_send(r)
     if rc == RAFT_OK:
         rc = members_look(r)
-    if rc == RAFT_OK and is_leading(r) and r.apply.commit > r.lead.said_commit:
+    if rc == RAFT_OK and is_leading(r) and (round_begins(r) or r.apply.commit > r.lead.said_commit):
         rc = message_send(r, span(NULL, 0), 0)
     return rc
 
@@ -325,7 +325,7 @@ cdef int raft_propose_state(Raft* r, Span state) noexcept nogil:
     return entry_send(r, ENTRY_SNAPSHOT, state) if r.role == RAFT_LEADER else RAFT_NOT_LEADER
 
 
-cdef int raft_response(Raft* r, Span body, Span reply) noexcept nogil:
+cdef int raft_response(Raft* r, Span body, Span reply, uint64_t round) noexcept nogil:
     cdef AppendResponse m
     cdef RaftPeer* p
     cdef int rc
@@ -347,6 +347,8 @@ cdef int raft_response(Raft* r, Span body, Span reply) noexcept nogil:
             return rc if rc < 0 else become_follower(r, 0)
         return RAFT_OK
     rc = catch_up_confirmed(r, m.peer, m.index)
+    if rc == RAFT_OK and p != NULL:
+        rc = round_heard(r, p, round)
     if rc < 0 or p == NULL or m.term != r.term or m.index > r.log.last or m.index <= p.match:
         return rc
     p.match = m.index

@@ -124,6 +124,8 @@ cdef void raft_state(const Raft* r, RaftState* out) noexcept nogil:
     out.lost = r.lost
     out.behind = r.follow.behind.state == CATCHING_UP
     out.vote = r.vote
+    out.proposed = r.log.last + (1 if r.lead.proposals.n else 0)
+    out.confirmed = r.lead.confirmed
 
 
 cdef bint raft_peer(const Raft* r, uint32_t n, RaftPeerState* out) noexcept nogil:

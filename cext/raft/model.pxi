@@ -55,6 +55,7 @@ cdef struct CatchUp:
 cdef struct RaftPeer:
     uint64_t id
     uint64_t match              # the greatest index that it confirmed in this term
+    uint64_t round              # the last round that it answered
     int64_t heard               # mono; 0: never
 
 cdef struct Removed:
@@ -140,6 +141,8 @@ cdef struct Leading:
     int64_t said                # mono: of the last message to all
     int64_t grown               # mono: members were added
     bint lacks                  # it was elected without committed state, which only another leader can send
+    bint asks                   # a round is due at the end of the turn
+    uint64_t confirmed          # up to this round a quorum has answered, or the round is of an earlier lead
     int64_t heartbeat           # mono: when there is to be a look at it
     int64_t quorum_look
 
@@ -188,5 +191,6 @@ cdef struct Raft:
     Ballot ballot
     Following follow
     Leading lead
+    uint64_t round              # of the last heartbeat that asks whether this member still leads; never used again
     Bytes queue                 # of actions
     size_t queue_at

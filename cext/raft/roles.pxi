@@ -48,6 +48,8 @@ cdef void leading_clear(Raft* r) noexcept nogil:
     r.lead.proposals.entries.n = 0
     r.lead.proposals.n = 0
     catch_ups_end(&r.lead)
+    r.lead.asks = False
+    r.lead.confirmed = r.round
     for i in range(r.members.n):
         r.members.a[i].match = 0
 

@@ -10,9 +10,11 @@ ROLES = {RAFT_FOLLOWER: "follower", RAFT_CANDIDATE: "candidate", RAFT_ELECTED: "
          RAFT_LEADER: "leader", RAFT_STOPPED: "stopped"}
 ACTS = {ACT_VOTE: "vote", ACT_STORE: "store", ACT_CUT: "cut", ACT_SEND: "send",
         ACT_COMMIT: "commit", ACT_INSTALL: "install", ACT_RECORD: "record", ACT_STATE: "state",
-        ACT_ROLE: "role", ACT_PEERS: "peers", ACT_WHOLE: "whole", ACT_DIVERGED: "diverged"}
+        ACT_ROLE: "role", ACT_PEERS: "peers", ACT_WHOLE: "whole", ACT_DIVERGED: "diverged",
+        ACT_CONFIRMED: "confirmed"}
 WHATS = {0: "", SEND_VOTE_REQUEST: "vote request", SEND_APPEND: "append", SEND_REPLY: "reply"}
-REPLIES = {REPLY_NONE: "", REPLY_VOTES: "votes", REPLY_RESPONSES: "responses", REPLY_CATCH_UP: "catch up"}
+REPLIES = {REPLY_NONE: "", REPLY_VOTES: "votes", REPLY_RESPONSES: "responses", REPLY_CATCH_UP: "catch up",
+           REPLY_ROUND: "round"}
 ERRORS = {RAFT_NOT_LEADER: "not leader", RAFT_BUSY: "busy", RAFT_LAST: "last", RAFT_TOO_LARGE: "too large"}
 
 
@@ -88,8 +90,11 @@ cdef class Group:
     def append(self, bytes body not None, bytes reply=b"", uint64_t catch_up=0) -> None:
         told(raft_append(self.r, span_of(body), span_of(reply), catch_up))
 
-    def response(self, bytes body not None, bytes reply=b"") -> None:
-        told(raft_response(self.r, span_of(body), span_of(reply)))
+    def response(self, bytes body not None, bytes reply=b"", uint64_t round=0) -> None:
+        told(raft_response(self.r, span_of(body), span_of(reply), round))
+
+    def ask(self) -> int:
+        return raft_ask(self.r)
 
     def tick(self, int64_t now) -> None:
         told(raft_tick(self.r, now))
@@ -193,7 +198,7 @@ cdef class Group:
             "role": ROLES[s.role], "term": s.term, "leader": name(s.leader), "first": s.first, "last": s.last,
             "last_term": s.last_term, "commit": s.commit, "applied": s.applied, "stored": s.stored,
             "generation": s.generation, "size": s.size, "quorum": s.quorum, "lost": s.lost,
-            "vote": name(s.vote),
+            "vote": name(s.vote), "proposed": s.proposed, "confirmed": s.confirmed,
         }
 
     def role(self) -> str:

@@ -186,7 +186,7 @@ cdef class Directory:
             elif what == "vote_response":
                 rc = raft_vote_response(r, span_of(a))
             elif what == "response":
-                rc = raft_response(r, span_of(a), span_of(b))
+                rc = raft_response(r, span_of(a), span_of(b), 0)
             elif what == "sent":
                 rc = raft_sent(r, number(a), args[1], args[2])
             elif what == "applied":

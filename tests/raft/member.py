@@ -3,6 +3,7 @@
 import contextlib
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.cext.raft import Group, Refused, append_entry, peer_state, write_append_entry
@@ -28,6 +29,18 @@ def decode_state(body: bytes) -> Entries:
     return out
 
 
+@dataclass
+class Asked:
+    """A leader's question whether it still leads, and what was so when it asked."""
+
+    round: int
+    term: int
+    last_term: int
+    """The last term that had a leader."""
+    applied: int
+    """The last index that any member had applied."""
+
+
 class Member:
     """Drives a group as a server does: actions in their order, and what has to be on disk in
     commit rounds, one at a time."""
@@ -45,6 +58,7 @@ class Member:
         self.base = peers
         self.applied = 0
         self.leads = False
+        self.asked: list[Asked] = []
 
     # ---- its life
 
@@ -52,7 +66,7 @@ class Member:
         d = self.disk
         term, index, peers, state = d.snapshot
         self.life += 1
-        self.round, self.syncing = [], []
+        self.round, self.syncing, self.asked = [], [], []
         self.base = peers or d.peers
         known = peer_state(self.base)
         assert known is not None
@@ -98,6 +112,13 @@ class Member:
             return
         with contextlib.suppress(Refused):
             getattr(self.group, name)(*args)
+        self.drain()
+
+    def ask(self, last_term: int, applied: int) -> None:
+        """Asks whether this member still leads."""
+        assert self.group is not None
+        term = self.group.state()["term"]
+        self.asked.append(Asked(self.group.ask(), term, last_term, applied))
         self.drain()
 
     def drain(self) -> None:

@@ -86,6 +86,20 @@ MUTANTS = [
         1,
     ),
     Mutant(
+        "a quorum confirms a lead",
+        "rounds",
+        "        if have >= quorum(m):",
+        "        if have >= (1 if BROKEN else quorum(m)):",
+        1,
+    ),
+    Mutant(
+        "an answer confirms no later round",
+        "rounds",
+        "    p.round = round\n",
+        "    p.round = r.round if BROKEN else round\n",
+        1,
+    ),
+    Mutant(
         "one change of the members at a time",
         "lead",
         "    if change_pends(r, 0) or r.apply.commit < r.lead.ready_at and",

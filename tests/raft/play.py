@@ -168,6 +168,8 @@ class Play:
                 group.vote_response(body)
             elif kind == b"responses":
                 group.response(body, reply)
+            elif kind == b"round":
+                group.response(body, reply, int(to.split(b".")[1]))
             else:
                 group.append(body, reply, int(to.split(b".")[1]))
             self.drain(name)
@@ -193,6 +195,13 @@ class Play:
         for text in texts:
             group.propose(group.state()["term"], text.encode())
         group.turn_end()
+        self.drain(name)
+
+    def do_ask(self, name: str) -> None:
+        """It asks whether it still leads."""
+        number = self.groups[name].ask()
+        self.say(name, f"asks by round {number}" if number < 1 << 63 else "does not lead")
+        self.groups[name].turn_end()
         self.drain(name)
 
     def do_add(self, name: str, peer: str) -> None:
@@ -293,7 +302,8 @@ class Play:
 
     def act_send(self, name: str, a: dict[str, Any]) -> None:
         own = name.encode()
-        reply = {"": b"", "catch up": b"catch.%d.%b" % (a["index"], own)}.get(
+        numbered = b".%d.%b" % (a["index"], own)
+        reply = {"": b"", "catch up": b"catch" + numbered, "round": b"round" + numbered}.get(
             a["reply"], a["reply"].encode() + b"." + own
         )
         if a["what"] == "reply":
@@ -351,6 +361,9 @@ class Play:
 
     def act_whole(self, name: str, a: dict[str, Any]) -> None:
         self.say(name, "has all again")
+
+    def act_confirmed(self, name: str, a: dict[str, Any]) -> None:
+        self.say(name, f"still leads, by round {self.groups[name].state()['confirmed']}")
 
     def act_diverged(self, name: str, a: dict[str, Any]) -> None:
         self.say(

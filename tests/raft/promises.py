@@ -46,7 +46,7 @@ class Promises:
                 if member.group.state()["lost"] and not v["empty"]:
                     raise Broken(f"{member.name!r} lost something and has a full vote")
                 self.voted(member, v["term"], a["to"][-8:])
-        elif a["to"][:1] == b"R":
+        elif a["to"][:1] in (b"R", b"N"):
             r = append_response(a["body"])
             assert r is not None
             if r["success"] and r["index"]:

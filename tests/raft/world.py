@@ -63,6 +63,8 @@ class World:
         self.proposed = 0
         self.kept: set[bytes] = set()
         self.heard: dict[bytes, int] = {}
+        self.confirmed = 0
+        """How often a leader was told that it led."""
 
     def at(self, when: int, do: Callable[[], None]) -> None:
         heapq.heappush(self.events, (when, next(self.order), do))
@@ -78,7 +80,14 @@ class World:
         self.promises.said(sender, a)
         catch_up = b"C.%d.%d." % (sender.life, a["index"]) + sender.name
         votes, responses = b"V." + sender.name, b"R." + sender.name
-        reply = {"": b"", "votes": votes, "responses": responses, "catch up": catch_up}[a["reply"]]
+        round_ = b"N.%d.%d." % (sender.life, a["index"]) + sender.name
+        reply = {
+            "": b"",
+            "votes": votes,
+            "responses": responses,
+            "catch up": catch_up,
+            "round": round_,
+        }[a["reply"]]
         if a["what"] == "reply":
             self.deliver(sender, a["to"], reply, a["body"])
             return
@@ -127,6 +136,11 @@ class World:
             case b"R":
                 self.heard[name] = self.now
                 member.call("response", body, reply)
+            case b"N":
+                self.heard[name] = self.now
+                _, life, number, _ = to.split(b".", 3)
+                if int(life) == member.life:
+                    member.call("response", body, reply, int(number))
             case b"C":
                 _, life, inbox, _ = to.split(b".", 3)
                 if int(life) == member.life:
@@ -150,6 +164,21 @@ class World:
         if s["quorum"] > 1 and self.now - self.heard[member.name] > LEADS_ALONE:
             raise Broken(f"{member.name!r} leads and hears nobody")
         member.leads = True
+        self.check_confirmed(member, s)
+
+    def check_confirmed(self, member: Member, s: dict[str, Any]) -> None:
+        """What a leader is told of its lead was so when it asked."""
+        for asked in [one for one in member.asked if one.round <= s["confirmed"]]:
+            member.asked.remove(asked)
+            if asked.term == s["term"]:
+                self.confirmed += 1
+                if asked.last_term > s["term"]:
+                    raise Broken(
+                        f"{member.name!r} leads by confirmation in term {s['term']}, though one led"
+                        f" in term {asked.last_term} when it asked"
+                    )
+                if asked.applied > member.applied:
+                    raise Broken(f"{member.name!r} is confirmed, and lacks what was applied")
 
     def check_complete(self, leader: Member, s: dict[str, Any]) -> None:
         """A leader has all that was ever committed."""
@@ -236,6 +265,8 @@ class World:
                 for _ in range(self.random.randrange(3)):
                     self.proposed += 1
                     member.call("propose", s["term"], b"p%d" % self.proposed)
+            if s["role"] == "leader" and self.random.random() < 0.1:
+                member.ask(max(self.leaders), max(self.applied, default=0))
             member.call("turn_end")
 
     def disturb(self) -> None:
