@@ -18,9 +18,9 @@ from jsserver.cext.consumer cimport (
     consumer_lead, consumer_lead_group, consumer_part, consumer_reset_group, consumer_restore, consumer_step,
 )
 from jsserver.cext.groups cimport (
-    Group, GroupFace, GroupRecord, RaftGroups, found_of, group_applied, group_close, group_deaf, group_due, group_given,
-    group_hear, group_next, group_open, group_own, group_propose, group_say, group_snapshot, group_state_take, group_stop,
-    peer_number,
+    Group, GroupFace, GroupRecord, RaftGroups, found_of, group_applied, group_ask, group_close, group_deaf, group_due,
+    group_given, group_hear, group_next, group_open, group_own, group_propose, group_say, group_snapshot, group_state_take,
+    group_stop, peer_number,
 )
 from jsserver.cext.raft cimport (
     ENTRY_NORMAL, ENTRY_SNAPSHOT, RAFT_BUSY, RAFT_FOLLOWER, RAFT_LEADER, RAFT_NO_MEMORY, RAFT_OK, RAFT_STOPPED, AppendEntry,
@@ -36,9 +36,9 @@ from jsserver.cext.store cimport (
 from jsserver.cext.stream cimport (
     CHANGE_DELETE, CHANGE_MESSAGE, CHANGE_PURGE, CHANGE_SKIP, CHANGE_TRUNCATE, MEMBER_DIVERGED, STORAGE_MEMORY, Change,
     Committed, Purge, Stream, StreamEntry, StreamFace, change_get, change_put, get_u64, is_request, member_answers,
-    member_applied, member_apply, member_begins, member_caught, member_close, member_ending, member_follow, member_installed,
-    member_lead, member_leave, member_open, member_propose, member_recovered, member_refused, member_take, purge_begin,
-    purge_free, purge_step, stream_apply, stream_rest,
+    member_applied, member_apply, member_asked, member_begins, member_caught, member_close, member_confirmed, member_ending,
+    member_follow, member_installed, member_is_to_ask, member_lead, member_leave, member_open, member_owes, member_propose,
+    member_recovered, member_refused, member_take, purge_begin, purge_free, purge_step, stream_apply, stream_rest,
 )
 
 import os

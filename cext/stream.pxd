@@ -488,6 +488,15 @@ cdef void member_leave(Stream* s) noexcept nogil
 # What is proposed since the last call, in place of what out has: for each its length (uint32_t) and its bytes. They belong into
 # the group's log in this order; those of one call with nothing between them.
 cdef void member_take(Stream* s, Bytes* out) noexcept nogil
+# Refusals, and other answers that are true only of the group's leader, wait: whether some are new since the last member_asked.
+cdef bint member_is_to_ask(const Stream* s) noexcept nogil
+# These rest on nothing behind this index of the group's log, and may be sent when this round of raft_ask is confirmed; 0: when
+# the record at the index is applied, which was proposed after them.
+cdef void member_asked(Stream* s, uint64_t index, uint64_t round) noexcept nogil
+# The log is applied up to this index, and rounds are confirmed up to this one: answers that waited for no more are sent.
+cdef void member_confirmed(Stream* s, uint64_t index, uint64_t round) noexcept nogil
+# Whether any answer waits.
+cdef bint member_owes(const Stream* s) noexcept nogil
 # Proposes a request of the control plane. ST_OK | ST_CLOSED: the stream does not lead | another ST_*
 cdef int member_propose(Stream* s, const StreamEntry* e) noexcept nogil
 # Between stream_stage and stream_stage_end, publishes that pass the checks are staged: the next one is checked as if they were

@@ -132,6 +132,25 @@ cdef void stream_proposes(ReplicatedStream* r) noexcept nogil:
     bytes_free(&r.taken)
     if rc != RAFT_OK:
         stream_hands_over(r)
+    else:
+        stream_asks(r)
+
+
+cdef void stream_asks(ReplicatedStream* r) noexcept nogil:
+    # Refusals of this turn wait until this leader is known to have led now. What was proposed since goes out after them: its
+    # commit says so, too.
+    cdef RaftState now
+    if not member_is_to_ask(r.s):
+        return
+    raft_state(r.g.raft, &now)
+    member_asked(r.s, now.proposed, 0 if now.proposed > now.last else group_ask(r.g))
+
+
+cdef void stream_confirms(ReplicatedStream* r) noexcept nogil:
+    cdef RaftState now
+    if r.mode == REPLICA_LEADS and member_owes(r.s):
+        raft_state(r.g.raft, &now)
+        member_confirmed(r.s, r.given, now.confirmed)
 
 
 cdef void stream_hands_over(ReplicatedStream* r) noexcept nogil:
@@ -152,7 +171,7 @@ cdef void stream_leave(ReplicatedStream* r) noexcept nogil:
 cdef void stream_leaves(ReplicatedStream* r) noexcept nogil:
     cdef RaftState now
     raft_state(r.g.raft, &now)
-    if r.mode == REPLICA_LEADS and r.leaves and now.last == r.given:
+    if r.mode == REPLICA_LEADS and r.leaves and now.last == r.given and not member_owes(r.s):
         stream_hands_over(r)
 
 
@@ -362,6 +381,7 @@ cdef void stream_turn(void* ctx) noexcept nogil:
     stream_applies(r)
     if is_running(r):
         stream_proposes(r)
+        stream_confirms(r)
         stream_leaves(r)
         stream_leads(r)
         stream_joins(r)

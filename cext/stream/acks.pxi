@@ -103,9 +103,24 @@ cdef void pub_ack_settled(Stream* s, Span reply, uint64_t seq) noexcept nogil:
         answer_later(s, ticket, ANSWER_PUBLISH, reply, span(NULL, 0), pub_ack_text(s, seq, False, room), span(NULL, 0))
 
 
+cdef void more_unconfirmed(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
+    # Once the lead is confirmed and what was proposed until now is agreed on.
+    cdef Bytes b
+    if flags & ACK_TEXT:
+        answer_unconfirmed(s, reply, more)
+        return
+    memset(&b, 0, sizeof(Bytes))
+    if ack_more_text(s, seq, flags, more, &b) == 0:
+        answer_unconfirmed(s, reply, b_span(&b))
+    bytes_free(&b)
+
+
 cdef void pub_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
-    # Likewise, with what follows the sequence; or, with ACK_TEXT, another answer once the message is durable.
-    if ack_goes(s, seq):
+    # Likewise, with what follows the sequence; or, with ACK_TEXT, another answer once the message is durable. What a batch is
+    # told keeps its order.
+    if answers_unconfirmed(s):
+        more_unconfirmed(s, reply, seq, flags, more)
+    elif ack_goes(s, seq):
         send_ack_more(s, reply, seq, flags, more)
     else:
         queue_more(&s.acks, seq, reply, flags, more)

@@ -141,7 +141,9 @@ cdef int fast_store_made(Stream* s, FastBatch* b, const FastReply* f, Msg* m, Pu
         overlay_state(s.staging, &state)
     how = fast_judge(s, b, f, m, h, &state, &seq, made)
     if how != JUDGED_GOOD:
+        s.batches.repeated = how == JUDGED_DUPLICATE
         fast_not_stored(s, b, f, m, how, seq)
+        s.batches.repeated = False
         return 1
     batch_change(s, m, h, state.last_seq + 1, &c)
     if s.staging != NULL:

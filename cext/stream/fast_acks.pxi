@@ -88,7 +88,22 @@ cdef bint read_fast(Span reply, FastReply* f) noexcept nogil:
 cdef void fast_say(Stream* s, Span reply, uint64_t seq, const Bytes* text) noexcept nogil:
     # Once the message with this sequence is durable, and behind what was said before.
     if reply.n:
-        pub_ack_more(s, reply, seq, ACK_TEXT, span(text.data, <uint32_t>text.n))
+        fast_ack(s, reply, seq, ACK_TEXT, b_span(text))
+
+
+cdef void fast_ack(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
+    if s.member != NULL and s.batches.repeated:
+        more_unconfirmed(s, reply, seq, flags, more)
+    else:
+        pub_ack_more(s, reply, seq, flags, more)
+
+
+cdef void fast_deny(Stream* s, Span reply, const Bytes* text) noexcept nogil:
+    # Something is missing, or refused; behind what was said before.
+    if s.member == NULL:
+        fast_say(s, reply, 0, text)
+    elif reply.n:
+        answer_unconfirmed(s, reply, b_span(text))
 
 
 cdef int add_member(Bytes* b, const char* name, uint64_t v) noexcept nogil:
@@ -98,22 +113,27 @@ cdef int add_member(Bytes* b, const char* name, uint64_t v) noexcept nogil:
     return 0
 
 
-cdef void fast_say_two(Stream* s, Span reply, uint64_t seq, const char* type, const char* first, uint64_t v, const char* second,
-                       uint64_t w) noexcept nogil:
-    cdef Bytes b
-    memset(&b, 0, sizeof(Bytes))
-    if (add_text(&b, b"{\"type\":\"") == 0 and add_text(&b, type) == 0 and add_text(&b, b"\"") == 0
-            and add_member(&b, first, v) == 0 and add_member(&b, second, w) == 0 and add_text(&b, b"}") == 0):
-        fast_say(s, reply, seq, &b)
-    bytes_free(&b)
+cdef int fast_two(Bytes* b, const char* start, const char* first, uint64_t v, const char* second, uint64_t w) noexcept nogil:
+    # 0 | -1 no memory
+    if (add_text(b, start) < 0 or add_member(b, first, v) < 0 or add_member(b, second, w) < 0 or add_text(b, b"}") < 0):
+        return -1
+    return 0
 
 
 cdef void fast_say_flow(Stream* s, const FastBatch* b, Span reply) noexcept nogil:
-    fast_say_two(s, reply, b.stored, b"ack", b"seq", b.told, b"msgs", b.flow)
+    cdef Bytes text
+    memset(&text, 0, sizeof(Bytes))
+    if fast_two(&text, b"{\"type\":\"ack\"", b"seq", b.told, b"msgs", b.flow) == 0:
+        fast_say(s, reply, b.stored, &text)
+    bytes_free(&text)
 
 
 cdef void fast_say_gap(Stream* s, Span reply, uint64_t expected, uint64_t came) noexcept nogil:
-    fast_say_two(s, reply, 0, b"gap", b"last_seq", expected, b"seq", came)
+    cdef Bytes text
+    memset(&text, 0, sizeof(Bytes))
+    if fast_two(&text, b"{\"type\":\"gap\"", b"last_seq", expected, b"seq", came) == 0:
+        fast_deny(s, reply, &text)
+    bytes_free(&text)
 
 
 cdef inline bint fast_judged(const Stream* s) noexcept nogil:
@@ -129,7 +149,7 @@ cdef void fast_error(Stream* s, Span reply, const ApiError* error, Span text) no
     if (add_text(&b, b"{\"type\":\"err\"") == 0 and add_member(&b, b"seq", s.batches.judged) == 0 and add_text(&b, b",") == 0
             and add_text(&b, start) == 0 and add_json_text(&b, text) == 0 and add_text(&b, b"\"}}") == 0):
         s.batches.judged = 0
-        fast_say(s, reply, 0, &b)
+        fast_deny(s, reply, &b)
     s.batches.judged = 0
     bytes_free(&b)
 
@@ -138,7 +158,7 @@ cdef void fast_pub_ack(Stream* s, const FastBatch* b, Span reply, uint64_t seq, 
     cdef Bytes more
     memset(&more, 0, sizeof(Bytes))
     if reply.n and add_batch_members(&more, batch_id(&b.open), count) == 0:
-        pub_ack_more(s, reply, seq, flags, span(more.data, <uint32_t>more.n))
+        fast_ack(s, reply, seq, flags, b_span(&more))
     bytes_free(&more)
 
 

@@ -98,6 +98,7 @@ cdef void member_free(Stream* s) noexcept nogil:
     held_drop(&m.held)
     bytes_free(&m.held.id)
     bytes_free(&m.proposals)
+    fifo_free(&m.unconfirmed)
     bytes_free(&m.pattern)
     bytes_free(&m.kept)
     bytes_free(&m.strays)
@@ -294,6 +295,7 @@ cdef void member_follow(Stream* s) noexcept nogil:
     s.member.early = 0
     s.member.abandoned = 0
     bytes_free(&s.member.proposals)
+    unconfirmed_drop(s.member)
     overlay_free(s.staging)
     s.staging = NULL
     batches_free(s)

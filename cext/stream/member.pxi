@@ -24,7 +24,9 @@ cdef struct Member:
     uint64_t abandoned          # messages of a held batch whose leader is gone: they will be refused
     HeldBatch held
     Bytes proposals             # for each its length (uint32_t) and its bytes
-    void (*proposed)(void* ctx) noexcept nogil      # called with the first new proposal
+    Fifo unconfirmed            # while leading: answers that wait until the lead is confirmed
+    uint64_t asked_for          # a position in it: a quorum was asked for the answers before
+    void (*proposed)(void* ctx) noexcept nogil      # called with the first new proposal or unconfirmed answer
     void (*ended)(void* ctx) noexcept nogil         # called when the stream stops serving; NULL: not wanted
     void* ctx                   # of both
     Span came_to                # while a publish is checked: its subject, if the stream stores it under another

@@ -25,6 +25,7 @@ cdef struct Batches:
     OpenSet atomic
     OpenSet fast
     uint64_t judged                     # the message of a fast one that is being checked, by its number; 0: none
+    bint repeated                       # what is being said rests on a message of another publish, which may not be agreed on
     Timer hurry                         # what fast ones stored goes to the disk
     Task settle                         # at the end of the turn, as somebody waits for an ack of it
 

@@ -12,7 +12,7 @@ cdef void send_pub_error(Stream* s, Span reply, const ApiError* error, Span text
     error_start(start, error)
     if (add_text(&b, b"{") == 0 and add_text(&b, start) == 0 and add_json_text(&b, text) == 0
             and add_text(&b, b"\"}") == 0 and bytes_add(&b, s.error_suffix.data, s.error_suffix.n) == 0):
-        send_text(s, reply, b.data, b.n)
+        answer_if_leader(s, reply, b_span(&b))
     bytes_free(&b)
 
 

@@ -58,6 +58,15 @@ cdef enum:
     WAITING_MAX = 32 << 20         # bytes of answers that wait in a stream; beyond, what asks for more is refused
 
 
+cdef int ack_more_text(Stream* s, uint64_t seq, uint32_t flags, Span more, Bytes* b) noexcept nogil:
+    # A PubAck with further members. 0 | -1 no memory
+    if (bytes_add(b, s.ack_prefix.data, s.ack_prefix.n) < 0 or add_u64(b, seq) < 0
+            or flags & ACK_DUPLICATE and add_text(b, b",\"duplicate\": true") < 0
+            or add_span(b, more) < 0 or add_text(b, b"}") < 0):
+        return -1
+    return 0
+
+
 cdef void send_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Span more) noexcept nogil:
     # A PubAck with further members, or another answer that waited. Without memory there is none: the client tries again.
     cdef Bytes b
@@ -65,9 +74,7 @@ cdef void send_ack_more(Stream* s, Span reply, uint64_t seq, uint32_t flags, Spa
         send_text(s, reply, more.p, more.n)
         return
     memset(&b, 0, sizeof(Bytes))
-    if (bytes_add(&b, s.ack_prefix.data, s.ack_prefix.n) == 0 and add_u64(&b, seq) == 0
-            and (not flags & ACK_DUPLICATE or add_text(&b, b",\"duplicate\": true") == 0)
-            and add_span(&b, more) == 0 and add_text(&b, b"}") == 0):
+    if ack_more_text(s, seq, flags, more, &b) == 0:
         send_text(s, reply, b.data, b.n)
     bytes_free(&b)
 

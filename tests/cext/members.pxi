@@ -70,6 +70,24 @@ cdef class PyMember:
             member_follow(self.face.s)
             env_unlock(self.box.env)
 
+    def asks(self) -> bool:
+        """Whether new answers wait until the lead is confirmed."""
+        return member_is_to_ask(self.face.s)
+
+    def asked(self, uint64_t index, uint64_t round) -> None:
+        """A quorum is asked for the new answers by this round, or by the record at the index (round 0)."""
+        with nogil:
+            env_lock(self.box.env)
+            member_asked(self.face.s, index, round)
+            env_unlock(self.box.env)
+
+    def confirmed(self, uint64_t index, uint64_t round) -> None:
+        """All up to this index is applied, and the lead is confirmed up to this round."""
+        with nogil:
+            env_lock(self.box.env)
+            member_confirmed(self.face.s, index, round)
+            env_unlock(self.box.env)
+
     def propose(self, bytes entry not None) -> int:
         """As the control plane does."""
         cdef StreamEntry e

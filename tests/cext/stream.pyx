@@ -19,10 +19,10 @@ from jsserver.cext.store cimport (
 )
 from jsserver.cext.stream cimport (
     BatchRoom, Change, Committed, EnvBox, Pattern, Purge, StreamEntry, StreamFace, StreamPlace, Wheel, Zone, change_get,
-    change_put, member_applied, member_apply, member_follow, member_lead, member_open, member_propose, member_recovered,
-    member_refused, member_take, purge_begin, purge_free, purge_step, read_pattern, stream_apply, stream_stage,
-    stream_stage_apply, stream_stage_end, wheel_add, wheel_again, wheel_free, wheel_next, wheel_take, zone_named,
-    zone_offset, zones_free,
+    change_put, member_applied, member_apply, member_asked, member_confirmed, member_follow, member_is_to_ask,
+    member_lead, member_open, member_propose, member_recovered, member_refused, member_take, purge_begin, purge_free,
+    purge_step, read_pattern, stream_apply, stream_stage, stream_stage_apply, stream_stage_end, wheel_add,
+    wheel_again, wheel_free, wheel_next, wheel_take, zone_named, zone_offset, zones_free,
 )
 
 from threading import Thread

@@ -131,10 +131,8 @@ class Publisher(Client):
         if "error" not in answer:
             self.cluster.notes.ack(publish, answer["seq"])
             self.heard_good()
-        elif not publish.again and subject not in self.cluster.outdated:
-            # A publish reaches each server that takes itself for the leader. One that was replaced
-            # refuses by what it knows, and the present leader may store the message.
-            self.cluster.notes.refuse(publish, answer["error"]["err_code"])
+        elif not publish.again:
+            self.cluster.notes.refuse(publish, answer["error"]["err_code"], self.cluster.now)
 
 
 class Reader(Client):

@@ -69,8 +69,6 @@ class Cluster:
         self.sent = 0
         self.leaders: dict[tuple[str, int], bytes] = {}
         """Leaders by group and term: no term may have two."""
-        self.outdated: set[bytes] = set()
-        """Answers to publishes by a leader that did not know yet that another one leads."""
         self.notes = Notes()
         self.subjects = self.rng.choice((1, 3, 20))
         self.pace = self.rng.choice((100 * MS, 300 * MS, 300 * MS, SECOND))
@@ -187,8 +185,6 @@ class Cluster:
                     heard = server.hear_message
                     self.link(sender.number, server.number, heard, dest, reply, header, data)
         elif kind in (b"ack", b"done", b"inbox"):
-            if kind == b"ack" and self.is_outdated(sender):
-                self.outdated.add(dest)
             client = self.clients[int(dest.split(b".", 2)[1][1:])]
             if client.home == sender.number:
                 when = self.now + FASTEST + self.below(MS)
@@ -197,11 +193,6 @@ class Cluster:
                 self.link(
                     sender.number, client.home, client.hear, dest, reply, data, self.now
                 )
-
-    def is_outdated(self, server: Server) -> bool:
-        """Whether the stream has had a leader of a later term than this server knows."""
-        last = max((term for of, term in self.leaders if of == "stream"), default=0)
-        return server.stream is not None and server.stream.state().term < last
 
     def client_says(
         self, client: Client, subject: bytes, data: bytes, reply: bytes, header: bytes

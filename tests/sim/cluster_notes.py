@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tests.sim.disk import Stored
 
 
+WRONG_LAST_SEQUENCE = 10071
+
+
 @dataclass
 class Publish:
     """A published message."""
@@ -31,6 +34,8 @@ class Publish:
     attempts: int = 0
     refused: int = 0
     """The err_code of an answer that the message was not stored; 0: none."""
+    refused_at: int = 0
+    """When that answer was heard."""
 
 
 @dataclass
@@ -73,9 +78,9 @@ class Notes:
             raise Wrong(f"{publish.data!r} is acked as {seq} and refused")
         self.last = max(self.last, seq)
 
-    def refuse(self, publish: Publish, code: int) -> None:
+    def refuse(self, publish: Publish, code: int, now: int) -> None:
         for one in publish.batch or [publish]:
-            one.refused = code
+            one.refused, one.refused_at = code, now
 
     # ---- deliveries
 
@@ -124,6 +129,7 @@ class Notes:
                 raise Wrong(f"{where} has lost {data!r}, acked as {seq}")
         if keeps:
             self.check_batches(where, seen)
+            self.check_refused(where, messages)
 
     def check_batches(self, where: str, seen: dict[bytes, int]) -> None:
         """Checks that each batch is there in a row, or not at all."""
@@ -133,6 +139,19 @@ class Notes:
                 at = [seen.get(one.data, 0) for one in batch]
                 if any(at) and at != list(range(at[0], at[0] + len(at))):
                     raise Wrong(f"{where} has the batch of {publish.data!r} at {at}")
+
+    def check_refused(self, where: str, messages: dict[int, Stored]) -> None:
+        """Checks that what was refused because the stream went on was refused rightly: the message
+        that it went on with was published before the answer."""
+        for publish in self.published.values():
+            if publish.refused != WRONG_LAST_SEQUENCE or publish.expected < 0:
+                continue
+            after = messages.get(publish.expected + 1)
+            if after is None or self.published[after[2]].began >= publish.refused_at:
+                raise Wrong(
+                    f"{publish.data!r} was to follow {publish.expected} and is refused, though"
+                    f" {where} has nothing published before that behind it"
+                )
 
     def check_heard(self) -> None:
         """Checks that all acked messages were delivered, in a stream that removes none before."""

@@ -34,6 +34,8 @@ class Group:
     def __init__(self, **params: Any) -> None:
         self.members = [Member(**params) for _ in range(3)]
         self.log: list[tuple[int, bytes | None]] = []
+        self.round = 0
+        """Of the last question whether the leader still leads, which `confirm` answers."""
         self.lead(0)
 
     def lead(self, number: int) -> None:
@@ -57,8 +59,17 @@ class Group:
         new = self.leader.member.proposals()
         for entry in new:
             self.log.append((len(self.log) + 1, entry))
+        if self.leader.member.asks():
+            self.round += not new
+            self.leader.member.asked(len(self.log), 0 if new else self.round)
         self.catch_up(self.leader, apply)
+        self.leader.member.confirmed(self.leader.applied, 0)
         return new
+
+    def confirm(self) -> None:
+        """A quorum confirms that the leader still leads."""
+        self.agree(0)
+        self.leader.member.confirmed(self.leader.applied, self.round)
 
     def catch_up(self, member: Member, most: int = 1 << 30) -> None:
         todo = self.log[member.applied : member.applied + most]
@@ -66,9 +77,10 @@ class Group:
         member.applied += len(todo)
 
     def settle(self) -> None:
-        """Until nothing is proposed any more, and all have applied it."""
+        """Until nothing is proposed any more, all have applied it, and no answer waits."""
         while self.agree():
             pass
+        self.confirm()
         for member in self.members:
             self.catch_up(member)
 

@@ -63,11 +63,79 @@ def test_what_is_proposed_counts_for_the_checks() -> None:
     group.publish(b"s.a", header=headers(Nats_Expected_Last_Subject_Sequence=2), n=7)
     group.publish(b"s.a", header=headers(Nats_Expected_Last_Subject_Sequence=3), n=8)
     group.publish(b"s.a", n=9)
-    refused = {n: answer["error"]["err_code"] for n, answer in acks(group).items()}
-    assert refused == {2: 10071, 5: 10070, 7: 10071, 9: 10077}
+    assert acks(group) == {}, "what they are judged by is not agreed on yet"
     group.settle()
-    assert {n: answer["seq"] for n, answer in acks(group).items()} == {1: 1, 3: 2, 4: 2, 6: 3, 8: 4}
+    answers = acks(group)
+    refused = {n: a["error"]["err_code"] for n, a in answers.items() if "error" in a}
+    assert refused == {2: 10071, 5: 10070, 7: 10071, 9: 10077}
+    stored = {n: a["seq"] for n, a in answers.items() if "error" not in a}
+    assert stored == {1: 1, 3: 2, 4: 2, 6: 3, 8: 4}
     assert group.members[2].member.refused == 0, "none was refused later"
+
+
+WRONG = headers(Nats_Expected_Last_Sequence=9)
+
+
+def test_a_refusal_waits_until_the_lead_is_confirmed() -> None:
+    group = Group()
+    group.publish(b"s.a", header=WRONG, n=1)
+    assert group.leader.member.proposed == 1, "the layer above is to ask"
+    group.agree()
+    group.publish(b"s.a", header=WRONG, n=2)
+    assert acks(group) == {}
+    first = group.round
+    group.agree()
+    group.leader.member.confirmed(group.leader.applied, first)
+    assert list(acks(group)) == [1], "the other one came after that question"
+    group.confirm()
+    assert list(acks(group)) == [2]
+
+
+def test_a_refusal_waits_for_what_is_proposed() -> None:
+    """And needs no question of its own: the record that was proposed says who leads."""
+    group = Group()
+    group.publish(b"s.a", n=1)
+    group.publish(b"s.a", header=headers(Nats_Expected_Last_Sequence=0), n=2)
+    group.agree(apply=0)
+    assert acks(group) == {}
+    group.agree()
+    answers = acks(group)
+    assert answers[1]["seq"] == 1
+    assert "wrong last sequence: 1" in answers[2]["error"]["description"]
+    assert group.round == 0
+
+
+def test_a_later_record_confirms_a_refusal() -> None:
+    group = Group()
+    group.publish(b"s.a", header=WRONG, n=1)
+    group.agree()
+    group.publish(b"s.a", n=2)
+    group.agree()
+    assert sorted(acks(group)) == [1, 2]
+
+
+def test_who_leads_no_more_refuses_nothing() -> None:
+    group = Group()
+    for n in (1, 2):
+        group.publish(b"s.a", header=WRONG, n=n)
+        group.agree()
+    former = group.leader
+    group.lead(1)
+    former.member.confirmed(1 << 40, 1 << 40)
+    assert former.answers() == []
+    group.lead(0)
+    group.publish(b"s.a", header=WRONG, n=3)
+    group.settle()
+    assert list(acks(group)) == [3]
+
+
+def test_refusals_that_wait_have_a_bound() -> None:
+    group = Group()
+    reply = b"ack.1" + b"x" * 4000
+    for _ in range(9000):
+        group.leader.env.inject(b"s.a", b"", reply, WRONG)
+    group.confirm()
+    assert 7000 < len(group.leader.answers()) < 9000
 
 
 def test_a_duplicate_is_answered_behind_its_original() -> None:
@@ -147,6 +215,47 @@ def test_a_fast_batch_hears_of_what_the_group_has() -> None:
     group.settle()
     told = [json.loads(text) for _, text in group.leader.answers()]
     assert told[-1] == {"stream": "S", "seq": 3, "batch": "fast", "count": 3}
+
+
+def fast(group: Group, name: str, number: int, operation: int, header: bytes = b"") -> None:
+    """A message of a fast batch that goes on behind gaps and refusals."""
+    reply = b"ack.%b.1.ok.%d.%d.$FI" % (name.encode(), number, operation)
+    group.leader.env.inject(b"s.a", b"%d" % number, reply, header)
+
+
+def told(group: Group) -> list[dict[str, Any]]:
+    return [json.loads(text) for _, text in group.leader.answers()]
+
+
+def test_a_fast_batch_hears_in_order() -> None:
+    """Of a refusal, and of what is stored behind it."""
+    group = Group(allow_batched=True)
+    fast(group, "f", 1, 0)
+    group.settle()
+    told(group)
+    fast(group, "f", 2, 1, WRONG)
+    fast(group, "f", 4, 1)
+    assert told(group) == []
+    group.settle()
+    heard = told(group)
+    assert [one["type"] for one in heard] == ["err", "gap", "ack"]
+    assert (heard[0]["seq"], heard[1]["last_seq"]) == (2, 3)
+
+
+def test_a_duplicate_in_a_fast_batch_waits_for_its_original() -> None:
+    group = Group(allow_batched=True)
+    header = headers(Nats_Msg_Id="x")
+    fast(group, "f", 1, 0)
+    group.settle()
+    group.publish(b"s.a", header=header, n=1)
+    group.agree(apply=0)
+    told(group)
+    fast(group, "f", 2, 2, header)
+    assert told(group) == [], "what it repeats may never be stored"
+    group.lead(1)
+    group.lead(0)
+    group.settle()
+    assert [m.member.refused for m in group.members] == [0] * 3
 
 
 def test_requests_are_answered_with_what_came_of_them() -> None:
@@ -315,6 +424,7 @@ def test_members_are_equal_whoever_leads(seed: int, config: dict[str, Any]) -> N
     # nothing is left of what was staged: the next is judged by what is stored
     last = group.leader.stream.state().last_seq
     group.publish(b"s.a", header=headers(Nats_Expected_Last_Sequence=last + 1), n=1000)
+    group.confirm()
     assert f"wrong last sequence: {last}" in acks(group)[1000]["error"]["description"]
 
 
