@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,13 +23,42 @@ class Refused(Exception):
     """The command cannot be carried out; the text says why."""
 
 
+def give_back(root: Path) -> None:
+    """Gives what root has made in a user's directory to that user, whose server could not open it
+    otherwise; OSError. Links, and files that have other names, too, may lead outside: they stay."""
+    owner = root.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        return
+    for _, folders, files, at in os.fwalk(root, follow_symlinks=False):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=at, follow_symlinks=False).st_uid == 0:
+                _give(name, at, owner)
+
+
+def _give(name: str, at: int, owner: os.stat_result) -> None:
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(name, flags, dir_fd=at)
+    except OSError:
+        return  # a link, or a socket
+    try:
+        found = os.fstat(descriptor)
+        is_file = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        if found.st_uid == 0 and (is_file or stat.S_ISDIR(found.st_mode)):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def alone(root: Path, changes: bool = True) -> Iterator[None]:
-    """No server runs on the directory meanwhile; Refused. `changes`: the command writes."""
+    """No server runs on the directory meanwhile; Refused. `changes`: the command writes. What root
+    writes is the directory's owner's in the end."""
     if user := places.server_on(root):
         raise Refused(f"{user} runs on this directory: stop it first")
     with contextlib.ExitStack() as held:
         if changes:
+            held.callback(give_back, root)
             try:
                 held.callback(os.close, lock_directory(root))
             except BlockingIOError as error:

@@ -109,7 +109,11 @@ def take_out(one: Aside, to: Path) -> Path:
         raise Refused(f"{place} is there already")
     if list(to.glob(f"jetstream/*/{RAFT}")):
         raise Refused(f"{to} is the directory of a member of a cluster, which knows no such stream")
+    made = [path for path in (place.parent, *place.parent.parents) if not path.exists()]
     make_directory(place.parent)
+    owner = one.path.stat()
+    for path in made:
+        os.chown(path, owner.st_uid, owner.st_gid)
     if os.stat(place.parent).st_dev != os.stat(one.path).st_dev:
         raise Refused(f"{to} is on another file system: choose one on that of the quarantine")
     move(one.path, place)

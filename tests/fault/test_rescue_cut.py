@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -22,9 +23,12 @@ from jsserver.rescue.groupfiles import EntryType
 from tests.client.aio import api, connected
 from tests.client.mesh import ACCOUNTS, Cluster
 from tests.client.rescued import COUNT, fill, groups_of, kill_all, served, told, tool
+from tests.fault.faulty import Faults
 from tests.servers import Servers
 
 OWN = "A"
+NOBODY = 65534
+"""A user that is not root."""
 
 
 class Killed(BaseException):
@@ -266,6 +270,46 @@ def test_no_server_runs_meanwhile(store: Path) -> None:
         assert code == FAILED and "runs on this directory: stop it first" in errors
     finally:
         os.close(held)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_what_root_rescues_belongs_to_the_server_s_user(store: Path) -> None:
+    for path in (store, *store.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    code, out, errors = tool("rescue", str(store), "--server", OWN, "--yes")
+    assert code == DONE, (out, errors)
+    assert {path.stat().st_uid for path in store.rglob("*")} == {NOBODY}
+
+
+@pytest.mark.parametrize(
+    ("operation", "error", "after"),
+    [
+        ("sync", errno.ENOSPC, 1),
+        ("sync", errno.EIO, 9),
+        ("rename", errno.EROFS, 2),
+        ("mkdir", errno.EACCES, 1),
+    ],
+)
+def test_a_disk_that_refuses_leaves_a_rescue_to_be_begun_again(
+    monkeypatch: pytest.MonkeyPatch,
+    store: Path,
+    tmp_path: Path,
+    operation: str,
+    error: int,
+    after: int,
+) -> None:
+    whole = shutil.copytree(store, tmp_path / "whole")
+    assert rescue(whole) == DONE
+    faults = Faults(tmp_path, "/_js_/")
+    faults.fail(operation, error, after=after, times=1000)
+    with monkeypatch.context() as patched:
+        for name, value in faults.env.items():
+            patched.setenv(name, value)
+        code, _, errors = tool("rescue", str(store), "--server", OWN, "--yes")
+    assert faults.seen(operation)
+    assert code == FAILED and os.strerror(error) in errors and "Traceback" not in errors, errors
+    assert rescue(store) == DONE
+    assert outcome(store) == outcome(whole)
 
 
 def test_groups_files_are_read_as_they_are_written(store: Path) -> None:
