@@ -87,6 +87,13 @@ cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
     return seq if seq else state.last_seq + 1
 
 
+cdef bint is_gone(Consumer* c, uint64_t seq) noexcept nogil:
+    # A stream that takes a leader's state drops what came before: messages behind its end are still to come.
+    cdef StoreState state
+    store_state(c.s.store, &state)
+    return seq <= state.last_seq and not still_stored(c, seq)
+
+
 cdef void purged_in_group(Consumer* c, uint64_t start, bint told) noexcept nogil:
     # The consumer goes on behind what is gone, once the group agrees; `told`: as of drop_vanished.
     cdef uint32_t i = c.pending.first
@@ -98,7 +105,7 @@ cdef void purged_in_group(Consumer* c, uint64_t start, bint told) noexcept nogil
         propose_position(c, OP_SKIP, start, span(NULL, 0))
     c.skip.resume = max(c.skip.resume, start) if c.skip.seqs != NULL else 0
     while i:
-        if not still_stored(c, entry_at(&c.pending, i).sseq):
+        if is_gone(c, entry_at(&c.pending, i).sseq):
             if not told:
                 propose_done(c, i)
             elif entry_at(&c.pending, i).place != AT_ACKED:
@@ -106,7 +113,7 @@ cdef void purged_in_group(Consumer* c, uint64_t start, bint told) noexcept nogil
         i = entry_at(&c.pending, i).next
     memset(&seqs, 0, sizeof(Bytes))
     for k in range(exhausted_in(c, 1, UINT64_MAX, &seqs)):
-        if not still_stored(c, (<uint64_t*>seqs.data)[k]):
+        if is_gone(c, (<uint64_t*>seqs.data)[k]):
             proposed_gone(c, (<uint64_t*>seqs.data)[k])
     bytes_free(&seqs)
     count_pending(c)

@@ -322,6 +322,24 @@ def test_a_purge_of_a_part_tells_of_what_was_not_acked():
     assert list(c.state().pending) == [3]
 
 
+def test_a_purge_leaves_what_the_stream_is_still_to_get_here():
+    """The group has delivered messages that this member's stream has not yet. A stream that takes
+    its leader's state drops what came before that, as by a purge."""
+    w = World()
+    w.fill(3)
+    member = Member(w.consumer())
+    for seq in range(1, 6):
+        entry = dict(op=DELIVERED, dseq=seq, sseq=seq, deliveries=1, sent=w.env.now)
+        assert member.apply(put_entry(entry)) == 0
+    member.lead()
+    assert w.stream.purge(None, 3, 0) == 2
+    said = [get_entry(entry) for entry in member.proposed]
+    assert [e["sseq"] for e in said if e["op"] == ACKED] == [1, 2]
+    w.stream.purge(None, 0, 0)
+    said = [get_entry(entry) for entry in member.proposed]
+    assert [e["sseq"] for e in said if e["op"] == ACKED] == [1, 2, 3]
+
+
 def test_a_reset_is_agreed_on():
     c = Leading(5)
     c.pull(3)
