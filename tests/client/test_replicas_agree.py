@@ -19,12 +19,12 @@ import pytest
 from nats.aio.client import Client
 
 from tests.client.aio import connected, until
-from tests.client.mesh import Cluster
+from tests.client.mesh import Cluster, streams_of
 from tests.client.test_held_diff import done
 from tests.client.test_replicated import asked, led_by
 from tests.client.test_replicated_origins import LATER, Contents, contents
 from tests.seeds import seed_of
-from tests.servers import Servers
+from tests.servers import Server, Servers
 
 SECONDS = float(os.environ.get("AGREE_SECONDS", "2"))
 ROUND_SECONDS = 20.0
@@ -51,6 +51,8 @@ STREAMS: dict[str, dict[str, Any]] = {
     "PLAN": {"allow_msg_schedules": True, "allow_msg_ttl": True, "allow_rollup_hdrs": True},
 }
 CONSUMED = ("INTEREST", "WORK")
+CONSUMERS = 3
+"""Two of the stream with interest, one of the work queue."""
 FEWEST = 25
 """The limit of messages at the end. Members learn of an update at different messages, so those that
 a limit removes may differ until another one removes more."""
@@ -206,6 +208,20 @@ class Play:
 
     # ---- what the replicas have
 
+    async def consumers_agree(self, members: list[Server]) -> None:
+        """Waits until all members show the same of each consumer: what was delivered, what was
+        acked, and what waits for an ack."""
+        found: list[dict[str, tuple[Any, ...]]] = []
+
+        def alike() -> bool:
+            found[:] = [consumers(member) for member in members]
+            return len(found[0]) == CONSUMERS and found.count(found[0]) == len(found)
+
+        try:
+            await until(alike, AGREED_SECONDS)
+        except AssertionError:
+            pytest.fail("\n".join(str(one) for one in found))
+
     async def agreed(self) -> None:
         """Ends what publishes by itself, and waits until all replicas are alike."""
         client = self.clients[0]
@@ -246,7 +262,22 @@ class Play:
         client = self.clients[0]
         there = await contents(client, stream)
         info = await done(client, f"STREAM.INFO.{stream}", {"deleted_details": True})
-        return stream, {key: info["state"].get(key) for key in COMPARED}, there
+        state = {key: info["state"].get(key) for key in COMPARED}
+        # Members note for themselves when they passed over a sequence that has no message.
+        if info["state"]["last_seq"] in there:
+            state["last_ts"] = info["state"]["last_ts"]
+        return stream, state, there
+
+
+def consumers(server: Server) -> dict[str, tuple[Any, ...]]:
+    """What a server shows of its consumers."""
+    found = {}
+    for stream in streams_of(server, "&consumers=1"):
+        for info in stream.get("consumer_detail") or []:
+            places = [info[key] for key in ("delivered", "ack_floor")]
+            seqs = [(place["consumer_seq"], place["stream_seq"]) for place in places]
+            found[f"{stream['name']}.{info['name']}"] = *seqs, info["num_ack_pending"]
+    return found
 
 
 def told(*replicas: tuple[str, dict[str, Any], Contents]) -> str:
@@ -284,5 +315,6 @@ async def play(servers: Servers, kinds: str, random: Random) -> None:
             paused = min(now + ROUND_SECONDS, end)
             await asyncio.gather(*(play.go_on(paused) for _ in range(AT_ONCE)))
             await play.agreed()
+            await play.consumers_agree(cluster.members)
         assert play.acked
         print(f"{play.acked} messages were acked")
