@@ -232,8 +232,6 @@ cdef void raft_choose(Raft* r, FirstLeader first) noexcept nogil        # who is
 cdef int raft_gone(Raft* r, uint64_t peer) noexcept nogil               # its route broke, or it says that it stops
 cdef int raft_observe(Raft* r, bint observer) noexcept nogil
 cdef void raft_stop(Raft* r) noexcept nogil                                    # nothing is heard or said any more
-cdef void raft_pause(Raft* r) noexcept nogil                            # nothing is applied; commits are remembered
-cdef int raft_resume(Raft* r) noexcept nogil
 
 # ---- whom it sees (seek.pxi)
 # Whether it looks for a leader since it was opened: then it is told from time to time how many other members are there, and

@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from jsserver.cext.bytes cimport (
-    Bytes, Span, array_room, bytes_add, bytes_free, bytes_reserve, get_uv, invariant, put_uv, span,
+    Bytes, Span, array_room, bytes_add, bytes_free, bytes_reserve, get_uv, invariant, put_uv, span, split_mix,
 )
 
 include "raft/model.pxi"

@@ -58,7 +58,8 @@ class Report:
             return
         lost = len({(account, asset.partition(" > ")[0]) for account, asset, _ in self.offline})
         yield f"{self.path}: valid ({self.digest})"
-        yield f"{self.streams} streams, {lost} of them not served whole"
+        served = f"{lost} of them not served in full" if lost else "all of them served"
+        yield f"{self.streams} streams, {served}"
 
     def as_json(self) -> str:
         """The same for programs."""

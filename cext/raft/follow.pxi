@@ -301,7 +301,7 @@ cdef int entries_heed(Raft* r, Span entries, uint64_t index, bint live) noexcept
 
 cdef void take_lead(Raft* r, uint64_t to) noexcept nogil:
     # The leader has stepped down, and wishes for this one.
-    if to != r.id or r.observer or r.apply.paused:
+    if to != r.id or r.observer:
         return
     r.follow.election = r.now                   # nats-server's waits for 10 ms
     r.follow.handed = True
@@ -309,11 +309,7 @@ cdef void take_lead(Raft* r, uint64_t to) noexcept nogil:
 
 cdef int commit_take(Raft* r, uint64_t commit) noexcept nogil:
     # A leader's commit, as far as this log goes.
-    commit = min(commit, r.log.last)
-    if r.apply.paused:
-        r.apply.heard = max(r.apply.heard, commit)
-        return RAFT_OK
-    return commit_to(r, commit)
+    return commit_to(r, min(commit, r.log.last))
 
 
 cdef int commit_to(Raft* r, uint64_t commit) noexcept nogil:

@@ -97,16 +97,6 @@ cdef int raft_observe(Raft* r, bint observer) noexcept nogil:
     return RAFT_OK
 
 
-cdef void raft_pause(Raft* r) noexcept nogil:
-    r.apply.paused = True
-    r.apply.heard = r.apply.commit
-
-
-cdef int raft_resume(Raft* r) noexcept nogil:
-    r.apply.paused = False
-    return commit_to(r, min(r.apply.heard, r.log.last))
-
-
 cdef void raft_state(const Raft* r, RaftState* out) noexcept nogil:
     out.role = r.role
     out.term = r.term

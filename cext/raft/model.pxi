@@ -113,9 +113,7 @@ cdef struct Log:
 cdef struct Applying:
     uint64_t commit
     uint64_t applied
-    uint64_t heard              # the greatest commit heard while nothing is applied
     int64_t moved               # mono: of the last entries that were applied
-    bint paused
     bint overrun                # so much waits to be applied that nothing more is taken
 
 cdef struct Members:

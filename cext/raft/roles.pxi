@@ -1,16 +1,8 @@
 # Follower, candidate, leader: what each change of the role takes along, and the times until the next one.
 
-cdef inline uint64_t mixed(uint64_t z) noexcept nogil:
-    # SplitMix64's last steps.
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU
-    return z ^ (z >> 31)
-
-
 cdef uint64_t random_below(Raft* r, uint64_t n) noexcept nogil:
-    # SplitMix64: times that members choose apart, nothing that anybody must not guess.
-    r.random += 0x9E3779B97F4A7C15U
-    return mixed(r.random) % n
+    # For times that members choose apart: nothing that anybody must not guess.
+    return split_mix(&r.random) % n
 
 
 cdef void await_leader(Raft* r) noexcept nogil:

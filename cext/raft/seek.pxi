@@ -19,7 +19,8 @@ cdef void raft_choose(Raft* r, FirstLeader first) noexcept nogil:
 
 cdef uint64_t turn_of(const Raft* r, uint64_t id) noexcept nogil:
     # The order differs from group to group, so that no server leads most groups of the same members.
-    return mixed(id ^ r.turns)
+    cdef uint64_t z = id ^ r.turns
+    return split_mix(&z)
 
 
 cdef int64_t turn_wait(const Raft* r) noexcept nogil:
@@ -96,7 +97,7 @@ cdef int raft_seen(Raft* r, int64_t now, uint32_t others, bint led) noexcept nog
         await_leader(r)                         # until this member may begin
         if others > k.asked:
             return logs_ask(r, others)
-    if not is_turn(r, others) or is_outside(r) or r.apply.paused or r.apply.applied < r.apply.commit:
+    if not is_turn(r, others) or is_outside(r) or r.apply.applied < r.apply.commit:
         return RAFT_OK
     k.tries += 1
     k.on = k.tries < SEEK_TRIES                 # tries again after a split vote or a greater term

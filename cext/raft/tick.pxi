@@ -73,7 +73,7 @@ cdef int raft_tick(Raft* r, int64_t now) noexcept nogil:
         await_leader(r)
         return RAFT_OK
     # One whose removal is not committed may have what the others need (Raft thesis, 4.2.2).
-    if r.apply.paused or is_outside(r) and not change_pends(r, r.id):
+    if is_outside(r) and not change_pends(r, r.id):
         r.follow.handed = False
         await_leader(r)
         return RAFT_OK

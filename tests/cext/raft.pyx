@@ -167,12 +167,6 @@ cdef class Group:
     def fail(self) -> None:
         told(raft_failed(self.r))
 
-    def pause(self) -> None:
-        raft_pause(self.r)
-
-    def resume(self) -> None:
-        told(raft_resume(self.r))
-
     def observe(self, bint observer) -> None:
         told(raft_observe(self.r, observer))
 

@@ -144,7 +144,7 @@ def test_streams_that_would_be_offline(tmp_path: Path, servers: Servers) -> None
     for asset, reason in told.items():
         server.wait_log(f"'$G > {asset}' is offline: {reason}")
     code, out, _ = run("check", "-c", config, folder=tmp_path)
-    assert code == 3 and "2 streams, 2 of them not served whole" in out
+    assert code == 3 and "2 streams, 2 of them not served in full" in out
 
 
 def test_streams_of_an_account_that_there_is_not(tmp_path: Path, servers: Servers) -> None:

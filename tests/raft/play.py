@@ -235,16 +235,9 @@ class Play:
         self.groups[name].fail()
         self.drain(name)
 
-    def do_pause(self, name: str) -> None:
-        self.groups[name].pause()
-
     def do_lack(self, *names: str) -> None:
         """These members lack state that only a leader can send: they apply nothing more."""
         self.lacking |= set(names)
-
-    def do_resume(self, name: str) -> None:
-        self.groups[name].resume()
-        self.drain(name)
 
     def do_snapshot(self, name: str) -> None:
         """All that is applied leaves the log."""

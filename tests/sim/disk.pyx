@@ -11,7 +11,8 @@ from posix.types cimport off_t
 
 from jsserver.cext.bytes cimport (
     Bytes, Cond, Env, FileOps, Mutex, Span, System, Thread, bytes_add, bytes_free, bytes_reserve, env_lock, env_unlock,
-    pages_free, pages_new, pthread_mutex_unlock, span, span_of, task_run,
+    pages_free, pages_new, pthread_mutex_unlock, span, span_of, split_mix,
+    task_run,
 )
 from jsserver.cext.cipher cimport CIPHER_CHACHA, CipherKind, Encrypted, encrypted_files, encrypted_free, encrypted_new
 from jsserver.cext.store cimport (

@@ -86,12 +86,7 @@ cdef struct Disk:
 
 
 cdef uint64_t rand(Disk* d) noexcept nogil:
-    cdef uint64_t z
-    d.random += 0x9e3779b97f4a7c15ULL
-    z = d.random
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL
-    return z ^ (z >> 31)
+    return split_mix(&d.random)
 
 
 cdef uint64_t below(Disk* d, uint64_t n) noexcept nogil:
