@@ -74,12 +74,12 @@ def targets(said: Said) -> list[str]:
     return wished_peers(said) or peers_of(said)
 
 
-def origin_of(said: Said) -> list[str]:
+def peers_before(said: Said) -> list[str]:
     """The members that a stream had before the wish; none where there is no wish."""
     return peers_of({"group": wish_of(said).get("origin")})
 
 
-def origin(said: Said) -> Said:
+def goes_back_to(said: Said) -> Said:
     """What a stream goes back to if the change of its members is cancelled: `peers`, `cluster`,
     `replicas` and `placement` before the change. Empty where its members do not change."""
     wish = wish_of(said)
@@ -97,7 +97,7 @@ def origin(said: Said) -> Said:
 def is_moving(said: Said) -> bool:
     """Whether a stream moves to other servers, and does not only get more members or fewer."""
     wish = wish_of(said)
-    return bool(wish.get("move")) if wish else bool(origin(said))
+    return bool(wish.get("move")) if wish else bool(goes_back_to(said))
 
 
 # ---- new wishes, by the leader of the meta group
@@ -173,7 +173,7 @@ def stream_wishing(said: Said, target: Target, terms: Terms, *, moves: bool) -> 
 
 def taken_back(said: Said, terms: Terms) -> Said:
     """The assignment of a stream that is to have its former members again: those of `origin`."""
-    before = origin(said)
+    before = goes_back_to(said)
     target = Target(before["peers"], before.get("cluster", ""))
     found = wishing(said, target, terms)
     wish = group_of(found)["desired"]
@@ -211,7 +211,7 @@ def open_peers(said: Said) -> list[str]:
     wished = wished_peers(said)
     if {*wished} <= {*peers} and len({*wished} & {*members}) > len(wished) // 2:
         return [peer for peer in peers if peer in wished]
-    before = origin_of(said) if wish.get("move") else []
+    before = peers_before(said) if wish.get("move") else []
     return [peer for peer in peers if not before or peer in before]
 
 
@@ -346,7 +346,7 @@ def _consumers(there: StreamAssignment, terms: Terms) -> tuple[list[tuple[Op, Sa
     whether other consumers are under way."""
     wish, said = wish_of(there.said), there.said
     peers, config = wished_peers(said), said["stream"]
-    before = {*origin_of(said)} or {*peers_of(said)}
+    before = {*peers_before(said)} or {*peers_of(said)}
     replicas = int(config.get("num_replicas") or 1)
     if wish.get("move"):
         all_peers = regroup.moved_peers([one for one in peers_of(said) if one in before], peers)

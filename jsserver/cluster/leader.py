@@ -370,7 +370,7 @@ class Leader:
         """STREAM.CANCEL_MOVE, of nats-server 2.15: also cancels that a stream gets more members or
         fewer, where that is done by a wish."""
         there = self.judge(asked.account).said(asked.args[0])
-        if there is not None and not desired.origin(there):
+        if there is not None and not desired.goes_back_to(there):
             raise desired.NO_RECONFIGURE()
         return self._cancel_move(asked._replace(args=(asked.account, *asked.args)))
 
@@ -379,7 +379,7 @@ class Leader:
     ) -> list[bytes]:
         """The entry by which a stream gets the members and the configuration that it had before
         its members began to change; ApiError where they do not change."""
-        before = desired.origin(there)
+        before = desired.goes_back_to(there)
         if not before:
             raise desired.NO_RECONFIGURE()
         placement = before.get("placement")
