@@ -35,7 +35,7 @@ class Replies:
         `empty`: whether an answer without payload counts."""
         if account not in self._served:
             self._served.add(account)
-            self._accounts[account].serve_requests(f"{self._inbox}*".encode())
+            self._accounts[account].serve_answers(f"{self._inbox}*".encode())
         reply = self._inbox + token(8)
         future: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[reply] = future, empty
