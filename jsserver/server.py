@@ -222,7 +222,7 @@ class Server:
             return None
         from jsserver.services.relay import Relay
 
-        return Relay(self.accounts, self.options.system)
+        return Relay(self.accounts, self.options.system, self.front.id)
 
     def _make_held(self, needed: Needed) -> Held | None:
         front = self.front
@@ -409,8 +409,9 @@ class Server:
             self.events.hurry()
 
     def _lost(self, server: str) -> None:
-        if self.meta is not None:
-            self.meta.lost(server)
+        for one in (self.meta, self.relay):
+            if one is not None:
+                one.lost(server)
 
     def _event(self, item: Item) -> None:
         if item.kind == INBOX_GROUP:

@@ -17,6 +17,9 @@ class Accounts:
         self._names: dict[int, str] = {}
         self._tags: dict[str, str] = {}
         self._leafs: dict[str, int] = {}
+        self._clients: dict[str, tuple[int, int, int]] = {}
+        self._elsewhere: dict[str, tuple[int, int]] = {}
+        """Connections of clients and of leaf nodes at other servers, by account."""
 
     def __getitem__(self, name: str) -> AccountHandle:
         return self._handles[name]
@@ -58,15 +61,40 @@ class Accounts:
         tag = self.tag_of(name)
         return name if tag == name else f"{name}/{tag}"
 
+    def limit_clients(self, name: str, most: int, subscriptions: int, payload: int) -> None:
+        """How many clients the account may have, at all servers together, and what each may; -1: no
+        limit."""
+        self._clients[name] = most, subscriptions, payload
+        self._limit_here(name)
+
     def limit_leafs(self, name: str, most: int) -> None:
-        """How many leaf nodes and hubs the account may have here from now on; -1: no limit."""
+        """How many leaf nodes and hubs the account may have, at all servers together; -1: no
+        limit."""
         self._leafs[name] = most
 
+    def count_elsewhere(self, name: str, clients: int, leafs: int) -> None:
+        """How many connections the account has at other servers; it may be open here only later."""
+        if (clients, leafs) == self._elsewhere.get(name, (0, 0)):
+            return
+        if clients or leafs:
+            self._elsewhere[name] = clients, leafs
+        else:
+            del self._elsewhere[name]
+        if name in self:
+            self._limit_here(name)
+
+    def _limit_here(self, name: str) -> None:
+        most, *others = self._clients.get(name, (-1, -1, -1))
+        there, _ = self._elsewhere.get(name, (0, 0))
+        self[name].limit_clients(max(most - there, 0) if most >= 0 else most, *others)
+
     def most_leafs(self, name: str) -> int:
-        """As limit_leafs() has it."""
-        return self._leafs.get(name, -1)
+        """How many leaf nodes and hubs the account may have here now; -1: no limit."""
+        most = self._leafs.get(name, -1)
+        return max(most - self._elsewhere.get(name, (0, 0))[1], 0) if most >= 0 else most
 
     def close(self, name: str) -> None:
         """Ends an account, whose streams were closed before: its clients are cut."""
-        self._leafs.pop(name, None)
+        for of_all in (self._leafs, self._clients):
+            of_all.pop(name, None)
         self._handles.pop(name).close()

@@ -68,7 +68,7 @@ class Configured:
             self._accounts.open(account.name)
             self._accounts.limit_leafs(account.name, account.max_leafnodes)
         for name, limits in coming.limits.items():
-            self._accounts[name].limit_clients(*limits)
+            self._accounts.limit_clients(name, *limits)
             self._limits[name] = limits
         left: list[object] = [
             self._accounts[name].map_subjects(table) for name, table in coming.tables.items()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import Item
+from jsserver.services.elsewhere import Elsewhere
 from jsserver.services.subjects import OF_AN_ACCOUNT, SUBSCRIBERS_OF
 from jsserver.text.nuid import token
 
@@ -36,7 +37,10 @@ class Asked(NamedTuple):
 class Relay:
     """Connects the accounts of a server with the system account of its cluster."""
 
-    def __init__(self, accounts: Accounts, system_account: str) -> None:
+    def __init__(self, accounts: Accounts, system_account: str, own: str) -> None:
+        """`own`: this server's id."""
+        self.elsewhere = Elsewhere(accounts, system_account, own)
+        """The connections of accounts at other servers."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._inbox = f"{ANSWERS}{token(8)}.".encode()
@@ -72,6 +76,10 @@ class Relay:
         await asyncio.sleep(COUNTING_SECONDS)
         return self._counts.pop(inbox)
 
+    def lost(self, server: str) -> None:
+        """A server of this name is gone."""
+        self.elsewhere.lost(server)
+
     def is_own(self, item: Item) -> bool:
         """Whether this server itself passed the request on, and so has answered it already."""
         return item.texts[1].startswith(self._inbox)
@@ -80,7 +88,7 @@ class Relay:
         """Takes a message from the inbox if it is an answer, and passes it on; whether it was."""
         subject, _, headers, payload = item.texts
         if not subject.startswith(self._inbox):
-            return False
+            return self.elsewhere.take(item)
         if subject in self._counts:
             self._counts[subject] += int(payload) if payload.isdigit() else 0
             return True

@@ -157,8 +157,8 @@ class Tenants:
                 self._serve(name)
             self._accounts.call(name, tenant.claims.name)
             limits = tenant.claims.nats.limits
-            self._accounts[name].limit_clients(
-                *(limit_of(n) for n in (limits.conn, limits.subs, limits.payload))
+            self._accounts.limit_clients(
+                name, *(limit_of(n) for n in (limits.conn, limits.subs, limits.payload))
             )
             self._accounts.limit_leafs(name, limit_of(limits.leaf))
             self._tell_what_is_left_out(tenant.claims)

@@ -129,7 +129,10 @@ PARTS = {
         *("text.goformat", "text.http", "text.identity", "wire"),
     },
     "services.subjects": set(),
-    "services.relay": {"access.accounts", "services.subjects", "text.nuid"},
+    "services.elsewhere": {"access.accounts"},
+    "services.relay": {
+        *("access.accounts", "services.elsewhere", "services.subjects", "text.nuid"),
+    },
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
     "services.linked": {
         *("access.clients", "config", "links", "process.sockets", "text.goformat"),
