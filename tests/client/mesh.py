@@ -120,10 +120,12 @@ class Cluster:
         return self.members[-1]
 
 
-async def placeable(client: Client, count: int) -> None:
-    """Waits until the meta leader places streams on so many members. A nats-server takes a member
-    for offline until it has the member's statistics, also after a restart of either."""
-    probe = {"name": "PROBE", "subjects": ["PROBE"], "num_replicas": min(count, REPLICAS_MAX)}
+async def placeable(client: Client, count: int, **config: Any) -> None:
+    """Waits until the meta leader places streams, with more of a configuration, on so many members.
+    A nats-server takes a member for offline until it has the member's statistics, also after a
+    restart of either."""
+    replicas = min(count, REPLICAS_MAX)
+    probe = {"name": "PROBE", "subjects": ["PROBE"], "num_replicas": replicas, **config}
 
     async def done(request: str, body: object = None) -> bool:
         try:

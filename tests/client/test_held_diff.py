@@ -11,7 +11,7 @@ from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NoAnswer
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, Cluster, clients_of, meet, page
+from tests.client.mesh import ACCOUNTS, Cluster, clients_of, meet, page, placeable
 from tests.servers import Server, Servers, free_port
 
 pytestmark = pytest.mark.usefixtures("peer_present")
@@ -53,13 +53,7 @@ class Members(Cluster):
         holder."""
         await until(self.is_led, 60)
         async with connected(self.members[0]) as client:
-
-            async def placed() -> bool:
-                probe = {"name": "PROBE", "subjects": ["probe"], "placement": HERE}
-                return "error" not in await ask(client, "STREAM.CREATE.PROBE", probe)
-
-            await until(placed, 60)
-            assert "error" not in await ask(client, "STREAM.DELETE.PROBE")
+            await placeable(client, 1, placement=HERE)
 
 
 async def ask(client: Client, subject: str, body: object = None) -> dict[str, Any]:
