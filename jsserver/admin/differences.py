@@ -33,10 +33,13 @@ class Difference(NamedTuple):
     """By replica; "" where the message is not there."""
 
     def odd(self, leader: str) -> list[str]:
-        """The replicas that differ from most others, or, where no more agree, from the leader."""
+        """The replicas that differ from most others, or, where no more agree, from the leader: all
+        of them where that makes no digests."""
         counted = Counter(self.digests.values()).most_common(2)
         right, count = counted[0]
-        if len(counted) > 1 and counted[1][1] == count and leader in self.digests:
+        if len(counted) > 1 and counted[1][1] == count:
+            if leader not in self.digests:
+                return sorted(self.digests)
             right = self.digests[leader]
         return sorted(name for name, digest in self.digests.items() if digest != right)
 

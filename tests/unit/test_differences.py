@@ -38,3 +38,4 @@ def test_the_leader_is_right_where_no_more_agree() -> None:
     assert Difference(1, {"A": "x", "B": "y"}).odd("B") == ["A"]
     assert Difference(1, {"A": "x", "B": "y", "C": ""}).odd("C") == ["A", "B"]
     assert Difference(1, {"A": "x", "B": "y", "C": "y"}).odd("A") == ["A"]
+    assert Difference(1, {"A": "x", "B": "y"}).odd("a nats-server") == ["A", "B"]
