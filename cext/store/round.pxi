@@ -138,9 +138,21 @@ cdef int group_put(Committer* c, Round* r, Block* b, uint64_t end, uint64_t firs
         b.writing.written = end + MARKER
     if rc == 0 and noted != NULL:
         block_path(b.store, b, ".blk", path, sizeof(path))
-        noted[0] = journal_note(c, path, start, b.data + start, end - start, mark, MARKER, &b.writing.jot)
+        noted[0] = (unsynced_jot(c, r, b, path, start)
+                    and journal_note(c, path, start, b.data + start, end - start, mark, MARKER, &b.writing.jot))
         b.store.writing.jot = max(b.store.writing.jot, b.writing.jot)
     return rc
+
+
+cdef bint unsynced_jot(Committer* c, Round* r, Block* b, const char* path, uint64_t start) noexcept nogil:
+    # Puts into the journal what stands before a group and was not synced, a marker that closed an idle group: without it a power
+    # cut would leave a hole there, which looks like damage. False: the journal cannot have it.
+    cdef FileOps* f = b.store.files
+    cdef uint64_t from_at = b.writing.durable, n = start - b.writing.durable
+    if n == 0:
+        return True
+    return (n <= SCRATCH and r.scratch != NULL and f.pread(f.ctx, b.writing.fd, r.scratch, n, <off_t>from_at) == <int64_t>n
+            and journal_note(c, path, from_at, r.scratch, n, NULL, 0, &b.writing.jot))
 
 
 cdef int piece_sync(Committer* c, Round* r, Part* p, Piece* piece) noexcept nogil:
@@ -334,7 +346,7 @@ cdef bint round_journal(Committer* c, Round* r) noexcept nogil:
     for i in range(r.n_pieces):
         if r.pieces[i].due:
             n += 1
-            size += ENTRY_HEAD * 2 + JOURNAL_PATH // 8 + r.pieces[i].end + MARKER - r.pieces[i].b.writing.written
+            size += 3 * (ENTRY_HEAD + JOURNAL_PATH // 8) + r.pieces[i].end + MARKER - r.pieces[i].b.writing.durable
     for i in range(r.n_parts):
         g = r.parts[i].first_log if r.parts[i].logs else NULL
         while g != NULL:

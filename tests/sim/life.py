@@ -25,10 +25,12 @@ class Life:
         consumer: bool = True,
         threads: bool = False,
         together: bool = False,
+        journal: int = 0,
         **params: Any,
     ) -> None:
         """`together`: a start syncs all that it finds at one go, and all that it changed before the
-        stream is served."""
+        stream is served. `journal`: bytes of a segment of the journal; 0: there is none."""
+        self.journal = journal
         self.disk = SimDisk(seed, bool(seed % 2))
         self.sync_interval = sync_interval
         self.threads = threads
@@ -51,7 +53,9 @@ class Life:
     def open(self, together: bool) -> None:
         self.env = TestEnv(now=self.now)
         self.env.listen(b"inbox")
-        self.disk.attach(self.env, self.sync_interval, self.threads, self.secret)
+        self.disk.attach(
+            self.env, self.sync_interval, self.threads, self.secret, journal=self.journal
+        )
         params = stream_params(storage=FILE, allow_rollup_hdrs=True, **self.params)
         if together:
             self.disk.sync()

@@ -487,6 +487,22 @@ def test_what_a_cut_left_of_a_group_behind_an_idle_one_is_not_reported(seed: int
     assert 1 in messages(life.stream)
 
 
+def test_a_group_in_the_journal_behind_an_idle_one_leaves_no_hole(seed: int) -> None:
+    """The journal has the marker that closed the idle group, too, which no sync waited for."""
+    life = Life(seed, journal=1 << 20)
+    for _ in range(3):
+        life.publish()
+        life.commit()
+        life.env.advance(SECOND)
+        life.commit()
+    life.publish()
+    life.cut()
+    for _ in range(2):
+        assert set(messages(life.stream)) >= {1, 2, 3}
+        assert life.stream.lost().damage == 0
+        life.cut()
+
+
 def test_a_block_whose_end_was_not_synced_is_no_damage(seed: int) -> None:
     """It was cut to its size, which its sidecar knows; the power cut takes the size back."""
     life = Life(seed, max_bytes=20_000)
