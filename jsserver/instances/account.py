@@ -7,7 +7,6 @@ streams do not wait for each other. Whatever concerns several streams (subjects,
 and claimed, before the first await.
 """
 
-import asyncio
 import errno
 import logging
 from bisect import bisect_left, insort
@@ -226,7 +225,7 @@ class Account:
         found = list(self.streams.values())
         self.streams.clear()
         self.names.clear()
-        await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
+        await self.shared.run(self.instances.close_all, found)
 
     async def _follow_consumer(
         self, stream: Stream, decision: ConsumerDecision, place: Place
