@@ -26,7 +26,7 @@ from jsserver.instances.backend import PlaneClosed
 from jsserver.process.tasks import Tasks
 from jsserver.services.answering import headers_of
 from jsserver.text.identity import short_hash
-from jsserver.wire import errcodes
+from jsserver.wire import decode, errcodes
 from jsserver.wire.errors import ApiError
 
 if TYPE_CHECKING:
@@ -406,6 +406,8 @@ class ClusterApi:
         if api.by is By.STREAM:
             raise errcodes.STREAM_NOT_FOUND()
         if api.by is By.CONSUMER:
+            if api.name == "CONSUMER.INFO" and not decode.is_empty(asked.body):
+                raise errcodes.NOT_EMPTY_REQUEST()
             known = api.args[0] in self._state().streams.get(asked.account, {})
             raise errcodes.CONSUMER_NOT_FOUND() if known else errcodes.STREAM_NOT_FOUND()
         said = partial(failed, api)

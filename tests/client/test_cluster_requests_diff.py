@@ -104,6 +104,8 @@ async def stepdowns(client: Client, system: Client) -> list[Any]:
     said.append((WISH, await asked(client, "STREAM.LEADER.STEPDOWN.S", WISH)))
     for none in ("STREAM.LEADER.STEPDOWN.NONE", "CONSUMER.LEADER.STEPDOWN.S.NONE"):
         said.append((none, await asked(client, none)))
+    for name in ("S", "NONE"):
+        said.append((name, await asked(client, f"CONSUMER.INFO.{name}.NONE", {"unknown": 1})))
     return said
 
 
