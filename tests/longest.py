@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 LONGEST = (
+    "client/test_rescue.py",
+    "client/test_storm.py",
+    "client/test_replacement.py",
+    "fault/test_rescue_cut.py",
+    "client/test_cluster_usage_diff.py",
     "client/test_store_encrypted.py",
     "client/test_replicated_diff.py",
     "client/test_leaf_tls.py",
     "client/test_jetstream_diff.py",
     "client/test_replicas_agree.py",
-    "client/test_storm.py",
-    "client/test_replacement.py",
-    "client/test_rescue.py",
-    "fault/test_rescue_cut.py",
-    "client/test_cluster_usage_diff.py",
     "client/test_leaf_websocket.py",
     "client/test_link_compression.py",
     "client/test_reload_diff.py",
