@@ -160,7 +160,7 @@ test-pipeline: build pipeline tools-spark try-peer
 # What runs beside nats-servers in one cluster, or over links: beside those of the newest release, too.
 MIXED_TESTS := $(addprefix tests/client/test_,routes.py route_faults.py leafs.py gateways.py gateway_faults.py meta_member.py \
 	meta_leader.py regrouped.py replicated.py replicated_consumers.py replacement.py encrypted_cluster.py \
-	cluster_restores.py storm.py)
+	cluster_restores.py cluster_pages_diff.py storm.py)
 
 # Long forms of tests that `make test` runs for seconds.
 soak: export SEEDS = random
@@ -186,7 +186,7 @@ soak: build pipeline tools-spark
 	PEER_VERSION=$(NEWER_VERSION) $(BIN)/python -m pytest -k 'not are_those_of_a_nats_server' $(MIXED_TESTS)
 	CUT_SECONDS=600 $(BIN)/python -m pytest tests/client/test_cut_links.py
 	SOAK_SECONDS=3600 $(BIN)/python -m pytest tests/fault/test_soak.py
-	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
+	FUZZ_SECONDS=600 $(BIN)/python -m pytest tests/fuzz/test_link_servers.py tests/fuzz/test_websocket.py tests/fuzz/test_tls.py tests/fuzz/test_ocsp.py tests/fuzz/test_tokens.py tests/fuzz/test_accounts.py
 	DIFFERENTIAL_SECONDS=900 DIFFERENTIAL_SEED=$$(date +%s) $(BIN)/python -m pytest tests/fuzz/test_differential.py
 
 # $(1): a copy of the tree, in which what was built stays.
