@@ -68,7 +68,9 @@ class Linked(Cluster):
             self.add(
                 kind,
                 rest=f"{ACCOUNTS}\nserver_tags: {json.dumps([ALL, *letters])}",
-                routes=[link.port for (one, _), link in self.links.items() if one == number],
+                # A nats-server wants a route: the last one dials itself, which it notices.
+                routes=[link.port for (one, _), link in self.links.items() if one == number]
+                or [self.own_ports[number]],
                 port=self.own_ports[number],
                 block='advertise: "127.0.0.1:1"',
                 jetstream=True,
