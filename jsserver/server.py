@@ -375,10 +375,11 @@ class Server:
 
     def _request(self, item: Item) -> None:
         subject = item.texts[0]
-        takers = (self.relay, self.delegates, self.meta)
-        if any(taker.take(item) for taker in takers if taker is not None):
-            self.finished(item.cid, item.numbers[1])
-        elif subject.startswith(b"$SYS."):
+        for taker in (self.relay, self.delegates, self.meta):
+            if taker is not None and taker.take(item):
+                self.finished(item.cid, item.numbers[1])
+                return
+        if subject.startswith(b"$SYS."):
             self.system.request(item)
         elif self.jetstream is not None:
             self.jetstream.request(item)

@@ -12,7 +12,6 @@ from io import BytesIO
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from jsserver.assets.changes import DeleteConsumer
 from jsserver.instances.account import Account
@@ -92,6 +91,10 @@ def _refusal(error: ApiError | StoreError) -> ApiError:
     return errcodes.STREAM_STORE_FAILED(err=str(error))
 
 
+_Route = tuple[Endpoint, list[str]]
+"""Whose a request is, and what its subject says besides."""
+
+
 class _Room:
     """For requests that wait aside."""
 
@@ -146,13 +149,15 @@ class Dispatcher:
         self.transfers = Transfers(shared, self.advisories, self._finished)
         self._responders: list[Responder] = [self.transfers]
         limits = shared.settings
-        self._queue: RequestQueue[Request] = RequestQueue(
+        self._queue: RequestQueue[tuple[Request, _Route]] = RequestQueue(
             limits.request_queue_limit, limits.info_queue_limit, WORKERS
         )
         self._running = 0
         self._rounds = _Room(ASIDE)
         self._behind = _Room(limits.request_queue_limit)
         """For those that wait for others of their connection."""
+        self._answers: list[tuple[str, bytes, bytes]] = []
+        """Those that go out at the end of the loop's turn: account, subject, text."""
         self._tasks = Tasks()
         self._closing = False
         self._closed = False
@@ -199,10 +204,12 @@ class Dispatcher:
         for responder in reversed(self._responders):
             await responder.close()
         await self._tasks.under_way()
+        self._publish()
         for account in self.accounts.values():
             await account.close()
         self._closed = True
         await self._tasks.under_way()
+        self._publish()
         await self.shared.close()
 
     # ---- requests --------------------------------------------------------------------------------
@@ -220,17 +227,18 @@ class Dispatcher:
             self._finished(request.connection, request.cost)
             return
         subject = request.subject.decode("utf-8", "surrogateescape")
-        if any(responder.receive(request, subject) for responder in self._responders):
-            return
-        found = self._route(request)
+        for responder in self._responders:
+            if responder.receive(request, subject):
+                return
+        found = self._route(request, subject)
         if found is None or self._closed:
             self._finished(request.connection, request.cost)
             return
-        dropped = self._queue.put(request.connection, request, found[0].info)
+        dropped = self._queue.put(request.connection, (request, found), found[0].info)
         if dropped:
             log.warning("JetStream API queue limit reached, dropping %d requests", len(dropped))
             self.advisories.limit_reached(len(dropped))
-            for one in dropped:
+            for one, _ in dropped:
                 self._finished(one.connection, one.cost)
         self._go_on()
 
@@ -260,14 +268,13 @@ class Dispatcher:
         """Works on requests until none waits."""
         try:
             while self._queue:
-                connection, request = self._queue.take()
+                connection, (request, found) = self._queue.take()
                 try:
-                    served = await self._serve(request)
-                    if served is not None:
-                        if request.reply:
-                            await self._reply(request, served)
-                        served.begin()
-                        self._audit(request, served)
+                    served = await self._serve(request, found)
+                    if request.reply:
+                        await self._reply(request, served)
+                    served.begin()
+                    self._audit(request, served)
                 finally:
                     self._queue.done(connection)
                     self._finished(connection, request.cost)
@@ -295,12 +302,25 @@ class Dispatcher:
                 closed = isinstance(error, StreamClosed)
                 refused = errcodes.CLUSTER_NOT_AVAIL() if closed else _refusal(error)
                 response = _encoded(Response(type=served.type, error=refused.body))
-        account = request.through or request.account
-        self.shared.accounts[account].publish(request.reply, b"", b"", response)
+        self._answers.append((request.through or request.account, request.reply, response))
+        if len(self._answers) == 1:
+            asyncio.get_running_loop().call_soon(self._publish)
+        if served.made is not None or served.after is not None or self._is_alone():
+            self._publish()
 
-    def _route(self, request: Request) -> tuple[Endpoint, list[str]] | None:
-        # What is no UTF-8 stays as it is: it is no other name.
-        subject = request.subject.decode("utf-8", "surrogateescape")
+    def _is_alone(self) -> bool:
+        """Whether no other request is worked on, which could share a write with the answer."""
+        return self._running == 1 and not self._queue
+
+    def _publish(self) -> None:
+        """Sends the answers that were given in this turn of the loop, together: the reactor is
+        woken, and writes to a connection, once for all."""
+        answers, self._answers = self._answers, []
+        for account, reply, response in answers:
+            if account in self.shared.accounts:  # else it was removed meanwhile
+                self.shared.accounts[account].publish(reply, b"", b"", response)
+
+    def _route(self, request: Request, subject: str) -> _Route | None:
         if not subject.startswith(PREFIX):
             found = (responder.route(subject) for responder in self._responders)
             return next(filter(None, found), None)
@@ -310,17 +330,16 @@ class Dispatcher:
 
     async def handle(self, request: Request) -> bytes | None:
         """The answer to a request; None where the API is silent."""
-        served = await self._serve(request)
-        if served is None:
+        # What is no UTF-8 stays as it is: it is no other name.
+        found = self._route(request, request.subject.decode("utf-8", "surrogateescape"))
+        if found is None:
             return None
+        served = await self._serve(request, found)
         served.begin()
         self._audit(request, served)
         return served.response
 
-    async def _serve(self, request: Request) -> _Served | None:
-        found = self._route(request)
-        if found is None:
-            return None
+    async def _serve(self, request: Request, found: _Route) -> _Served:
         endpoint, args = found
         account = self.accounts.get(request.account)
         if account is not None:
@@ -354,16 +373,15 @@ class Dispatcher:
             account.stats.total += 1
             account.stats.errors += failed
         answer.type = TYPE_PREFIX + endpoint.answer
-        served = _Served(await _text_of(answer), counted, answer.type)
+        text = await _text_of(answer)
         if call is None:
-            return served
-        return structs.replace(
-            served, shown=call.shown, done=call.done, made=call.made, after=call.after
-        )
+            return _Served(text, counted, answer.type)
+        return _Served(text, counted, answer.type, call.shown, call.done, call.made, call.after)
 
     def _audit(self, request: Request, served: _Served) -> None:
         """Tells listeners of a request and its answer."""
         if served.counted and self.advisories.wanted(request.account, AUDIT):
+            self._publish()
             self.advisories.audit(
                 request.account,
                 request.subject.decode("utf-8", "replace"),

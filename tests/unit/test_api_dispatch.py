@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from jsserver.api.endpoints import find
 from jsserver.api.responder import Request
 from jsserver.instances.backend import (
     AdvisoryKind,
@@ -511,6 +512,8 @@ def test_an_answer_is_held_until_what_it_shows_is_durable(
         api.consumer("S", "c", durable_name="c", ack_policy="explicit")
         monkeypatch.setattr(FakeStream, "unsettled", lambda self, seq=0: 7)
         request = Request(ACCOUNT, f"$JS.API.{subject}".encode(), b"r", b"", payload)
-        served = api.run(api.dispatcher._serve(request))
-    assert served is not None and b'"error"' not in served.response
+        found = find(subject)
+        assert found is not None
+        served = api.run(api.dispatcher._serve(request, found))
+    assert b'"error"' not in served.response
     assert served.shown is not None and served.shown[1] == 7
