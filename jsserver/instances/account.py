@@ -225,7 +225,8 @@ class Account:
         found = list(self.streams.values())
         self.streams.clear()
         self.names.clear()
-        await self.shared.run(self.instances.close_all, found)
+        if found:  # else there may be no threads any more
+            await self.shared.run(self.instances.close_all, found)
 
     async def _follow_consumer(
         self, stream: Stream, decision: ConsumerDecision, place: Place
