@@ -99,14 +99,26 @@ cdef int answer_sent(Engine* e, Client* to, Sub* counts, const Msg* m) noexcept 
     return to.protocol.send(e, &t, m)
 
 
+cdef inline bint is_for_cluster(const Mesh* mesh, const Msg* m) noexcept nogil:
+    return memcmp(m.dest.p + MAPPED_CLUSTER, mesh.cluster, MAPPED_HASH) == 0
+
+
+cdef inline bint is_for_servers(const Msg* m) noexcept nogil:
+    # Acks of what a consumer has just begun to deliver, and what servers with JetStream tell each other, act as they do once
+    # their interest is known. Any other answer asks nothing of this server, and may go on to another one.
+    if not (<Account*>m.account).system:
+        return span_starts(m.dest, b"$JS.ACK.", 8)
+    return span_starts(m.dest, b"$NRG.", 5) or span_starts(m.dest, b"$JSC.", 5)
+
+
 cdef int answer_arrived(Mesh* mesh, Client* src, const Msg* m) noexcept nogil:
     # What another cluster answers, at the cluster that has asked: it goes on to the server that has, which knows the reply.
     cdef Engine* e = mesh.engine
     cdef Msg to = m[0]
     cdef RouteConn* r
-    if memcmp(m.dest.p + MAPPED_CLUSTER, mesh.cluster, MAPPED_HASH) != 0:
+    if not is_for_cluster(mesh, m):
         return 0
-    if m.kind == KIND_GATEWAY and memcmp(m.dest.p + MAPPED_SERVER, mesh.server, MAPPED_HASH) != 0:
+    if m.kind != KIND_ROUTER and memcmp(m.dest.p + MAPPED_SERVER, mesh.server, MAPPED_HASH) != 0:
         r = route_to(mesh, <Account*>m.account, m.dest.p + MAPPED_SERVER)
         if r != NULL:
             return answer_sent(e, &r.link.conn.base, &r.answers, m)
@@ -115,7 +127,7 @@ cdef int answer_arrived(Mesh* mesh, Client* src, const Msg* m) noexcept nogil:
         return 0                # no server makes such a reply
     if m.subject.p == m.dest.p:
         to.subject = to.dest
-    to.kind = KIND_ACCOUNT      # an answer, which asks nothing of this server, and may go on to any other one
+    to.kind = KIND_GATEWAY if m.kind > KIND_CLIENT and is_for_servers(&to) else KIND_ACCOUNT
     to.groups = NULL
     return engine_route(e, src, &to)
 
@@ -125,7 +137,7 @@ cdef int mapped_answer(Peers* p, Client* src, const Msg* m) noexcept nogil:
     cdef Mesh* mesh = <Mesh*>p
     cdef ListNode* at = list_first(&mesh.outbound)
     cdef GatewayConn* g
-    if m.kind == KIND_ROUTER or m.kind == KIND_GATEWAY:
+    if m.kind == KIND_ROUTER or m.kind == KIND_GATEWAY or (m.kind < KIND_CLIENT and is_for_cluster(mesh, m)):
         return answer_arrived(mesh, src, m)
     while at != NULL:
         g = <GatewayConn*>list_owner(at, &(<LinkConn*>NULL).node)
