@@ -5,6 +5,7 @@ Lives in the event loop.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 EXPECTED_MAX = 4096
 """The most requests that are remembered for answers that come later."""
+MAPPED = "_GR_."
+"""What replies of another cluster's requests begin with, `_GR_.<cluster>.<server>.<reply>`: an
+answer goes straight to that server, also before anybody here knows who listens at the reply."""
+MAPPED_REPLY = 19
+"""Where the reply stands in these."""
+MAPPED_SECONDS = 2.0
+"""Seconds for which an answer goes there; after them its own reply is known everywhere. Others
+than this server are told of the reply alone, for a cluster takes no such answers of its own."""
 
 
 class Answering:
@@ -35,8 +44,29 @@ class Answering:
         self._dispatcher = dispatcher
         self._expected: dict[str, tuple[str, Asked]] = {}
         """By their replies."""
+        self._mapped: dict[str, tuple[str, float]] = {}
+        """Whole replies by the ones in them, and until when an answer goes there."""
         self.again: Callable[[Asked], None] = lambda asked: None
         """Has a request judged anew: this server did not lead any more when it was to do that."""
+
+    def note(self, reply: str) -> str:
+        """Takes the reply of a request, and gives it back as it is known in the cluster of who
+        asks."""
+        if not reply.startswith(MAPPED):
+            return reply
+        now, own = time.monotonic(), reply[MAPPED_REPLY:]
+        for old, (_, until) in list(self._mapped.items()):
+            if until > now and len(self._mapped) < EXPECTED_MAX:
+                break
+            del self._mapped[old]
+        self._mapped.pop(own, None)
+        self._mapped[own] = reply, now + MAPPED_SECONDS
+        return own
+
+    def way_to(self, reply: str) -> str:
+        """The subject on which an answer reaches the reply."""
+        whole, until = self._mapped.get(reply, (reply, 0.0))
+        return whole if time.monotonic() < until else reply
 
     def send(self, name: str, asked: Asked, answer: Response) -> None:
         """Answers the request `name`, such as `STREAM.INFO`, unless it has no reply subject."""
@@ -69,7 +99,8 @@ class Answering:
             self._publish(reply, body)
 
     def _publish(self, reply: str, body: bytes) -> None:
-        self._system.publish(reply.encode("utf-8", "surrogateescape"), b"", b"", body)
+        to = self.way_to(reply).encode("utf-8", "surrogateescape")
+        self._system.publish(to, b"", b"", body)
 
     def _send(self, name: str, asked: Asked, body: bytes, refused: bool) -> None:
         self._publish(asked.reply, body)

@@ -190,7 +190,7 @@ class ClusterApi:
         asked = Asked(
             account,
             subject.decode("utf-8", "surrogateescape"),
-            reply.decode("utf-8", "surrogateescape"),
+            self._answering.note(reply.decode("utf-8", "surrogateescape")),
             payload,
             client or {},
             api.args,

@@ -133,7 +133,7 @@ class HeldApi:
         request = Request(
             account=asked.account,
             subject=asked.subject.encode("utf-8", "surrogateescape"),
-            reply=asked.reply.encode("utf-8", "surrogateescape"),
+            reply=held.answering.way_to(asked.reply).encode("utf-8", "surrogateescape"),
             headers=headers_of(asked),
             payload=asked.body,
             cost=0,
