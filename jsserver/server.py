@@ -261,7 +261,7 @@ class Server:
             front.log,
             name=front.name,
             cluster=lambda: front.cluster,
-            names=routes.names,
+            routed=routes.names,
             settings=jetstream.settings,
             held=self._make_held(needed),
             jetstream=jetstream,

@@ -16,10 +16,11 @@ def refusal(options: Options) -> str:
     """Why no server can be started with these options; "": none of them is in the way."""
     if options.jetstream.enabled and options.system in options.jetstream_accounts:
         return "Not allowed to enable JetStream on the system account"
-    if options.jetstream.enabled and options.gateway.port:
-        from jsserver.config.values import not_available
-
-        return f"Can't start JetStream: {not_available('JetStream behind gateways')}"
+    if options.jetstream.enabled and options.gateway.port and not options.cluster.port:
+        return (
+            "Can't start JetStream: JetStream cluster requires configured routes or solicited"
+            " leafnode for the system account: with gateway, it needs a cluster block"
+        )
     if options.jetstream.enabled and options.cluster.port and (why := of_members(options)):
         return f"Can't start JetStream: {why}"
     if options.http_port and options.https_port:

@@ -15,17 +15,19 @@ from jsserver.text.identity import short_hash
 from jsserver.wire import errcodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set
+    from collections.abc import Callable, Sequence, Set
 
     from jsserver.access.accounts import Accounts
     from jsserver.assets.limits import AccountLimits
     from jsserver.cext.engine import Item
     from jsserver.cluster.meta import MetaState
     from jsserver.cluster.moves import Usage
+    from jsserver.services.presence import Presence
     from jsserver.wire.types import StreamConfig
 
 
 STATSZ = b"$SYS.SERVER.*.STATSZ"
+GOODBYES = b"$SYS.SERVER.*.SHUTDOWN", b"$SYS.SERVER.*.LAMEDUCK"
 WITH_WISHES = (2, 15)
 """The first release of nats-server that changes members by wishes (jsserver/cluster/desired.py)."""
 
@@ -34,6 +36,7 @@ class Said(msgspec.Struct):
     """The server behind the statistics."""
 
     name: str = ""
+    id: str = ""
     cluster: str = ""
     tags: list[str] = []
     ver: str = ""
@@ -98,16 +101,16 @@ class Members:
         own: Said,
         room: Callable[[], Room],
         rules: Rules,
-        names: Callable[[], Iterable[str]],
+        presence: Presence,
         peers: Callable[[], list[str]],
         state: Callable[[], MetaState],
         limits: Callable[[str], AccountLimits | None],
         usage: Callable[[str], Usage],
         ours: Callable[[], set[str]],
     ) -> None:
-        """`own`: this server; `room`: its free room; `names`: names of the servers this one is
-        connected to; `peers`: ids of the members of the meta group; `ours`: ids of the servers
-        this one is connected to that are no nats-servers."""
+        """`own`: this server; `room`: its free room; `presence`: of the other servers;
+        `peers`: ids of the members of the meta group; `ours`: ids of the servers that can be
+        reached and are no nats-servers."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._own = short_hash(own.name)
@@ -116,20 +119,25 @@ class Members:
         """Free room by member, for members that have published statistics."""
         self._room = room
         self._rules = rules
-        self._names = names
+        self._presence = presence
         self._peers = peers
         self._state = state
         self.limits = limits
         self.usage = usage
         self._ours = ours
         self._system.serve_requests(STATSZ)
+        for subject in GOODBYES if presence.is_wide else ():
+            self._system.serve_requests(subject)
 
     def take(self, item: Item) -> bool:
-        """Takes a message from the inbox if it is a server's statistics; whether it was."""
+        """Takes a message from the inbox if a server tells of itself; whether it was that."""
         subject = item.texts[0]
-        if item.numbers[0] != self._system.id:
+        if item.numbers[0] != self._system.id or not subject.startswith(STATSZ[:12]):
             return False
-        if not (subject.startswith(STATSZ[:12]) and subject.endswith(STATSZ[-7:])):
+        if subject.endswith((GOODBYES[0][-9:], GOODBYES[1][-9:])):
+            self._presence.gone(subject.split(b".")[2].decode("latin-1"))
+            return True
+        if not subject.endswith(STATSZ[-7:]):
             return False
         try:
             told = msgspec.json.decode(item.texts[3], type=Statistics)
@@ -137,6 +145,7 @@ class Members:
             return True
         peer, jetstream = short_hash(told.server.name), told.statsz.jetstream
         self._known[peer] = told.server
+        self._presence.heard(told.server.id, told.server.name, told.server.cluster)
         self._rooms[peer] = None if jetstream is None else jetstream.room()
         return True
 
@@ -155,8 +164,8 @@ class Members:
         return found
 
     def _there(self) -> set[str]:
-        """Ids of this server and of those that it is connected to."""
-        return {self._own, *map(short_hash, self._names())}
+        """Ids of this server and of those that can be reached."""
+        return {self._own, *map(short_hash, self._presence.names())}
 
     def clusters(self) -> list[str]:
         """The names of the members' clusters."""

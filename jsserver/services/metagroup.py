@@ -30,6 +30,7 @@ from jsserver.services.held_api import HeldApi
 from jsserver.services.holdings import Holdings
 from jsserver.services.members import Members, Said
 from jsserver.services.metalead import MetaLead
+from jsserver.services.presence import Presence, elsewhere
 from jsserver.services.removal import Removal
 from jsserver.services.replicas import HANDING_OVER, Mesh
 from jsserver.services.unheld import VOTES, Unheld
@@ -73,16 +74,15 @@ class MetaGroup:
         *,
         name: str,
         cluster: Callable[[], str],
-        names: Callable[[], Iterable[str]],
+        routed: Callable[[], Iterable[str]],
         settings: ServerSettings,
         held: Held | None,
         jetstream: JetStream,
         needed: Needed,
     ) -> None:
-        """`directory`: the store's; `cluster`: the cluster's present name; `names`: names of the
-        servers this one is connected to; `settings`: limits for new streams; `held`: runs the
-        assets assigned to this server, None where it only votes; `needed`: fetches accounts that
-        are not loaded."""
+        """`directory`: the store's; `cluster`: its present name; `routed`: names of the servers
+        that routes go to; `settings`: limits for new streams; `held`: runs the assets assigned to
+        this server, None where it only votes; `needed`: fetches accounts that are not loaded."""
         self.state = MetaState()
         self.leader = ""
         """The name of the server that leads, its id where nobody knows the name; "": none does."""
@@ -97,8 +97,8 @@ class MetaGroup:
         self._known = {self._id: name}
         """Names of servers by id, also of servers that are gone."""
         self._cluster = cluster
-        self._names = names
-        self._there = partial(ours, accounts[options.system], names)
+        self._presence = presence = Presence(routed, name, cluster, wide=options.gateway.port > 0)
+        self._there = partial(ours, accounts[options.system], presence.names)
         self._groups: RaftGroups | None = None
         self._group: RaftGroup | None = None
         self._writer: threading.Thread | None = None
@@ -116,7 +116,7 @@ class MetaGroup:
             id=self._id,
             name=name,
             cluster=cluster,
-            names=names,
+            names=presence.names,
             state=lambda: self.state,
             meta=self._own_group,
         )
@@ -166,7 +166,7 @@ class MetaGroup:
                 Path(self._directory).parent,
                 self._options.system,
                 self._name_of,
-                self._names,
+                self._presence.names,
                 self._jetstream.keys,
                 self._there,
             )
@@ -182,6 +182,7 @@ class MetaGroup:
         )
         self._unheld.replace(self.state)
         self._open_api(self._unheld)
+        self._presence.came, self._presence.left = self._take, self.lost  # a name may be known now
         self._take()
         self._timer = asyncio.get_running_loop().call_later(SNAPSHOT_PERIOD, self._keep_again)
 
@@ -200,7 +201,7 @@ class MetaGroup:
             own=own,
             room=lambda: Room(*self._jetstream.room(), assets=self.holdings.count()),
             rules=Rules(options.jetstream.unique_tag, options.jetstream.limits.max_ha_assets),
-            names=self._names,
+            presence=self._presence,
             peers=lambda: list(self.members()),
             state=lambda: self.state,
             limits=self._jetstream.limits_in_cluster,
@@ -256,7 +257,7 @@ class MetaGroup:
         known = os.path.exists(os.path.join(self._directory, "peers.idx"))
         what = "recovering state" if known else "bootstrapping"
         self._log.info(f"JetStream cluster {what}")
-        size = max(SIZE_MIN, len(self._options.cluster.routes))
+        size = max(SIZE_MIN, len(self._options.cluster.routes) + elsewhere(self._options.gateway))
         alone = peer_state(size, [self._id])
         group = self._groups.open(
             self._directory, NAME, self._id.encode(), peers=alone, observer=False
@@ -346,8 +347,7 @@ class MetaGroup:
     def replicas(self) -> list[Replica]:
         """The other members, if this server leads; no members otherwise."""
         found = self._own_group() if self._led_since else None
-        online = {*self._names()}
-        return [] if found is None else replicas(found, online.__contains__)
+        return [] if found is None else replicas(found, {*self._presence.names()}.__contains__)
 
     # ---- news of the group, and messages to its members
 
@@ -451,7 +451,7 @@ class MetaGroup:
 
     def _any_there(self, peers: list[str]) -> bool:
         """Whether this server is connected to one of these members."""
-        return bool(peers) and any(short_hash(name) in peers for name in self._names())
+        return bool(peers) and any(short_hash(name) in peers for name in self._presence.names())
 
     def _replace(self, state: State) -> None:
         self.state = MetaState.read(state.data)
@@ -476,7 +476,7 @@ class MetaGroup:
             if own is not None:
                 self.holdings.elections.domain(own)
             if leader:
-                of = self._cluster()
+                of = self._members.cluster_of(self._leader) if self._members else self._cluster()
                 self._log.info(f"JetStream cluster new metadata leader: {leader}/{of}")
             else:
                 self._log.warn("JetStream cluster has no metadata leader")
@@ -533,7 +533,7 @@ class MetaGroup:
 
     def _name_of(self, peer: str) -> str:
         if peer and peer not in self._known:
-            self._known.update((short_hash(name), name) for name in self._names())
+            self._known.update((short_hash(name), name) for name in self._presence.names())
         return self._known.get(peer, peer)
 
     def told_by_replica(self, item: Item) -> None:
