@@ -584,8 +584,7 @@ cdef Span map_subject(Client* c, Span subject) noexcept nogil       # by its acc
 # Verbs of any protocol, after parsing; what is wrong is told by Protocol.refuse. publish returns the number of receivers and may
 # set closing; sub_begin tells whether there is the subscription.
 cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) noexcept nogil
-cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uint32_t weight,
-                  uint32_t origin) noexcept nogil
+cdef Sub* sub_add(Client* c, Account* a, Span subject, Span queue, Span sid, uint32_t weight, uint32_t origin) noexcept nogil
 cdef void sub_drop(Client* c, Sub* s) noexcept nogil
 cdef void sub_reweigh(Sub* s, uint32_t weight) noexcept nogil
 cdef void shadows_add(Account* a, Sub* s) noexcept nogil        # what its account imports reaches it

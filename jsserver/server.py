@@ -415,15 +415,11 @@ class Server:
                 one.lost(server)
 
     def _event(self, item: Item) -> None:
-        if item.kind == INBOX_GROUP:
-            if self.meta is not None:
-                self.meta.told(item.numbers[1])
-            return
-        if item.kind == INBOX_REPLICA:
-            if self.meta is not None:
-                self.meta.told_by_replica(item)
-            return
-        if self.jetstream is not None:
+        if item.kind == INBOX_GROUP and self.meta is not None:
+            self.meta.told(item.numbers[1])
+        elif item.kind == INBOX_REPLICA and self.meta is not None:
+            self.meta.told_by_replica(item)
+        elif item.kind not in (INBOX_GROUP, INBOX_REPLICA) and self.jetstream is not None:
             self.jetstream.event(item)
 
     # ---- start

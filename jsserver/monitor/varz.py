@@ -301,9 +301,7 @@ def varz(server: Server, usage: ProcessUsage, requests: dict[str, int], now: int
         out_client_msgs=stats["out_msgs"] - stats["link_out_msgs"],
         out_client_bytes=stats["out_bytes"] - stats["link_out_bytes"],
         slow_consumers=stats["slow_consumers"],
-        stale_connections=sum(
-            stats[f"stale_{kind}"] for kind in ("clients", "routes", "gateways", "leafs")
-        ),
+        stale_connections=_all_stale(stats),
         stalled_clients=stats["stalls"],
         subscriptions=stats["subscriptions"],
         http_req_stats=dict(sorted(requests.items())),
@@ -331,6 +329,10 @@ def slow_peers(stats: Mapping[str, int]) -> PeerCounts:
         gateways=stats["slow_gateways"],
         leafs=stats["slow_leafs"],
     )
+
+
+def _all_stale(stats: Mapping[str, int]) -> int:
+    return sum(stats[f"stale_{kind}"] for kind in ("clients", "routes", "gateways", "leafs"))
 
 
 def stale_peers(stats: Mapping[str, int]) -> PeerCounts:
