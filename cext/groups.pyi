@@ -50,6 +50,8 @@ class GroupState(NamedTuple):
     error: int
     bytes: int
     vote: bytes
+    met: int
+    """The last index of the first leader since this member was opened; 0: there was none yet."""
 
 class Peer(NamedTuple):
     id: bytes

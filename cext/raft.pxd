@@ -108,6 +108,7 @@ cdef enum RaftAct:
     ACT_STATE               # peer, index, term, to: the snapshot is to be sent, with its set of peers
     ACT_ROLE                # the group's role, leader or term is another
     ACT_PEERS               # body: the set of peers that is committed, as the file of peers has it
+    ACT_LOST                # the member may have lost what it had promised: the disk is to say so; then raft_marked
     ACT_WHOLE               # a member that had lost something has all again: the mark of it may go from the disk
     # index, term, peer: the leader has another entry where this log is committed; it is to be put aside, and the group to
     # start again as one that is lost
@@ -203,6 +204,7 @@ cdef int64_t raft_deadline(const Raft* r) noexcept nogil                # when r
 # After each round: what the last store, cut or install that it holds says of generation and index.
 cdef int raft_stored(Raft* r, uint64_t generation, uint64_t index) noexcept nogil
 cdef int raft_voted(Raft* r, uint64_t term, uint64_t vote) noexcept nogil
+cdef int raft_marked(Raft* r) noexcept nogil
 cdef int raft_applied(Raft* r, uint64_t index) noexcept nogil
 cdef int raft_snapshotted(Raft* r, uint64_t term, uint64_t index) noexcept nogil    # the log begins behind it
 cdef int raft_sent(Raft* r, uint64_t peer, uint64_t index, uint32_t n) noexcept nogil     # of n bytes; 0: not held any more
@@ -261,6 +263,7 @@ cdef struct RaftState:
     uint64_t vote           # of this term; 0: for nobody
     uint64_t proposed       # the index that the last proposal has or, at the turn's end, gets
     uint64_t confirmed      # up to this round of raft_ask a quorum has answered
+    uint64_t met            # last index of the first leader since this member was opened; 0: there was none yet
 
 cdef struct RaftPeerState:
     uint64_t id

@@ -14,9 +14,9 @@ from jsserver.cext.bytes cimport (
     list_push_back, span, task_cancel, task_post,
 )
 from jsserver.cext.raft cimport (
-    ACT_CUT, ACT_INSTALL, ACT_PEERS, ACT_STORE, ACT_VOTE, ACT_WHOLE, AppendEntry, PeerState, RAFT_BUSY, RAFT_NO_MEMORY, RAFT_OK,
-    RAFT_TOO_LARGE, Raft, RaftAction, RaftConfig, RaftStart, append_entry_read, peer_state_read, raft_failed, raft_free, raft_new,
-    raft_replay, raft_snapshotted, raft_stored, raft_voted,
+    ACT_CUT, ACT_INSTALL, ACT_LOST, ACT_PEERS, ACT_STORE, ACT_VOTE, ACT_WHOLE, AppendEntry, PeerState, RAFT_BUSY,
+    RAFT_NO_MEMORY, RAFT_OK, RAFT_TOO_LARGE, Raft, RaftAction, RaftConfig, RaftStart, append_entry_read, peer_state_read,
+    raft_failed, raft_free, raft_marked, raft_new, raft_replay, raft_snapshotted, raft_stored, raft_voted,
 )
 from jsserver.cext.store cimport (
     Committer, DAMAGE_ASIDE, DAMAGE_BLOCK, DAMAGE_RECORDS, Lost, Record, ST_OK, ST_WAIT, STORE_FILE, STORE_MEMORY, Store,

@@ -8,7 +8,8 @@ cdef dict ROLES = {
 State = namedtuple("State", "index term data")
 Found = namedtuple("Found", "fresh lost aside records state")
 GroupState = namedtuple(
-    "GroupState", "role term leader first last last_term commit applied stored size quorum members lost diverged error bytes vote"
+    "GroupState",
+    "role term leader first last last_term commit applied stored size quorum members lost diverged error bytes vote met",
 )
 Peer = namedtuple("Peer", "id match silent leads")
 
@@ -94,7 +95,7 @@ cdef class GroupFace:
         self.check(open)
         return GroupState(
             ROLES[s.role], s.term, peer_text(s.leader), s.first, s.last, s.last_term, s.commit, s.applied, s.stored, s.size,
-            s.quorum, s.members, bool(s.lost), bool(diverged), error, size, peer_text(s.vote),
+            s.quorum, s.members, bool(s.lost), bool(diverged), error, size, peer_text(s.vote), s.met,
         )
 
     def peers(self):

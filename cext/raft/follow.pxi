@@ -25,13 +25,41 @@ cdef int answer(Raft* r, uint64_t term, uint64_t index, bint success, Span to, R
 cdef int catch_up_ask(Raft* r, const AppendEntry* m, uint64_t after, Span reply) noexcept nogil:
     # Asks the leader for what it has behind an index of this log and before this message, to a new inbox.
     cdef Behind* b = &r.follow.behind
-    b.state = CATCHING_UP
-    b.inbox += 1
+    cdef int rc
     b.term = m.pterm
     b.index = m.pindex
+    if r.log.last == 0 and not r.lost:
+        # It may have had what it lacks, and have said so, on a disk that is gone: with a part of that it is not whole.
+        r.lost = r.older = b.marking = True
+        r.fresh = False
+        rc = act_plain(r, ACT_LOST, 0, 0, 0)
+        if rc < 0:
+            return rc
+    b.state = CATCHING_SOON if b.marking else CATCHING_UP
+    if b.marking:
+        return RAFT_OK
+    b.inbox += 1
     b.active = r.now
     b.bytes = 0
     return answer(r, term_at(&r.log, after), after, False, reply, REPLY_CATCH_UP)
+
+
+cdef int lost_over(Raft* r) noexcept nogil:
+    r.lost = False
+    r.follow.behind.marking = False
+    return act_plain(r, ACT_WHOLE, 0, 0, 0)
+
+
+cdef int raft_marked(Raft* r) noexcept nogil:
+    cdef Behind* b = &r.follow.behind
+    cdef AppendEntry m
+    b.marking = False
+    if b.state != CATCHING_SOON or r.role != RAFT_FOLLOWER:
+        return RAFT_OK
+    memset(&m, 0, sizeof(AppendEntry))
+    m.pterm = b.term
+    m.pindex = b.index
+    return catch_up_ask(r, &m, r.log.last, span(r.follow.answer, r.follow.n_answer))
 
 
 cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept nogil:
@@ -70,7 +98,7 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
         rc = leader_heard(r, &m, reply)
         if rc < 0:
             return rc
-        if asks_back(r):
+        if asks_back(r, &m):
             return catch_up_ask(r, &m, max(r.log.last, <uint64_t>1) - 1, reply)
     if is_overrun(r):
         return RAFT_OK
@@ -86,13 +114,14 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
     return catch_up_ask(r, &m, r.log.last, reply)
 
 
-cdef bint asks_back(Raft* r) noexcept nogil:
+cdef bint asks_back(Raft* r, const AppendEntry* m) noexcept nogil:
     # Whether this member was removed before it was opened: who asks a leader for entries joins again, also on nats-servers. What
     # it asks for it has, because a nats-server that is asked for an entry behind its last one gives up the lead.
     cdef Following* f = &r.follow
     cdef bint outside = not r.managed and not r.observer and is_outside(r)
-    f.returns = outside and (f.returns or not f.heard)
-    f.heard = True
+    f.returns = outside and (f.returns or f.met == 0)
+    if f.met == 0:
+        f.met = m.pindex + (1 if m.n else 0)
     return f.returns and r.now - f.behind.active >= STALLED
 
 
@@ -275,12 +304,13 @@ cdef int whole_look(Raft* r) noexcept nogil:
     cdef int rc
     if not r.lost or r.whole_at == 0 or r.log.stored < r.whole_at:
         return RAFT_OK
-    r.lost = False
     if r.vote == 0:
         r.vote = r.follow.leader
-    await_leader(r)
     rc = act_plain(r, ACT_VOTE, 0, r.term, r.vote)
-    return rc if rc < 0 else act_plain(r, ACT_WHOLE, 0, 0, 0)
+    if rc == RAFT_OK:
+        rc = lost_over(r)
+    await_leader(r)
+    return rc
 
 
 cdef int entries_heed(Raft* r, Span entries, uint64_t index, bint live) noexcept nogil:

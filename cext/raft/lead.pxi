@@ -103,11 +103,12 @@ cdef int become_leader(Raft* r) noexcept nogil:
     r.lead.lacks = r.apply.applied < r.apply.commit
     rc = act_role(r)
     if rc == RAFT_OK and r.lost:                # elected by all: their logs are all there is
-        r.lost = False
-        rc = act_plain(r, ACT_WHOLE, 0, 0, 0)
+        rc = lost_over(r)
     if rc == RAFT_OK:
         rc = set_send(r)
     r.lead.ready_at = r.log.last
+    if r.follow.met == 0:
+        r.follow.met = r.log.last
     return rc
 
 

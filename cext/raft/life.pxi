@@ -116,6 +116,7 @@ cdef void raft_state(const Raft* r, RaftState* out) noexcept nogil:
     out.vote = r.vote
     out.proposed = r.log.last + (1 if r.lead.proposals.n else 0)
     out.confirmed = r.lead.confirmed
+    out.met = r.follow.met
 
 
 cdef bint raft_peer(const Raft* r, uint32_t n, RaftPeerState* out) noexcept nogil:

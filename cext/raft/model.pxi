@@ -69,12 +69,14 @@ cdef struct Era:
 
 cdef enum CatchingUp:
     CATCHING_NOT
+    CATCHING_SOON               # the leader is asked once the mark of a lost member is on disk
     CATCHING_UP
 
 cdef struct Behind:
     # Where this member fetches what it lacks.
     CatchingUp state
-    uint64_t inbox              # its number; the last one given, if the state is CATCHING_NOT
+    bint marking                # the mark of a lost member is not on disk yet: nothing is asked for before
+    uint64_t inbox              # its number; the last one given, if the state is not CATCHING_UP
     uint64_t term               # of the entry before the live message that began it
     uint64_t index
     int64_t active              # mono: of the last progress
@@ -160,7 +162,7 @@ cdef struct Following:
     int64_t led                 # mono: when a leader was heard last, or this member led last
     int64_t election            # mono: when to campaign
     bint handed                 # leadership is being handed to this member
-    bint heard                  # a leader was heard since this member was opened
+    uint64_t met                # last index of the leader that was heard first since this member was opened; 0: none was
     bint returns                # it was none of the group's members then, and is none yet
     int64_t short_since         # mono: since when the leader has named no index up to the commit here; 0: it has
     Seeking seek

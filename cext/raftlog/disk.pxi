@@ -46,8 +46,8 @@ cdef void file_path(const RaftLog* log, int kind, const Due* d, bint temporary, 
         path_in(log, "tav.idx.new" if temporary else "tav.idx", out)
     elif kind == FILE_PEERS:
         path_in(log, "peers.idx.new" if temporary else "peers.idx", out)
-    elif kind == FILE_WHOLE:
-        path_in(log, "lost", out)
+    elif kind == FILE_LOST or kind == FILE_WHOLE:
+        path_in(log, "lost.new" if temporary else "lost", out)
     elif temporary:
         path_in(log, "snapshot.new", out)
     else:

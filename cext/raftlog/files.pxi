@@ -186,6 +186,8 @@ cdef void part_told(RaftLog* log, int kind) noexcept nogil:
         return
     if kind == FILE_VOTE:
         rc = raft_voted(log.raft, d.term, d.index)
+    elif kind == FILE_LOST:
+        rc = raft_marked(log.raft)
     elif kind == FILE_SNAPSHOT:
         rc = snapshot_told(log, d.term, d.index)
     if rc < 0:

@@ -178,7 +178,7 @@ cdef int peers_put(RaftLog* log, Span peers) noexcept nogil:
 
 cdef bint raftlog_act(RaftLog* log, const RaftAction* a) noexcept nogil:
     cdef int rc = RAFT_OK
-    if a.act not in (ACT_VOTE, ACT_STORE, ACT_CUT, ACT_INSTALL, ACT_PEERS, ACT_WHOLE):
+    if a.act not in (ACT_VOTE, ACT_STORE, ACT_CUT, ACT_INSTALL, ACT_PEERS, ACT_LOST, ACT_WHOLE):
         return False
     if log.failed or log.stopped:
         return True
@@ -186,7 +186,11 @@ cdef bint raftlog_act(RaftLog* log, const RaftAction* a) noexcept nogil:
         rc = vote_due(log, a.term, a.peer)
     elif a.act == ACT_PEERS:
         rc = peers_put(log, a.body)
+    elif a.act == ACT_LOST:
+        log.due[FILE_WHOLE].on = False          # the later one of the two counts
+        files_due(log, FILE_LOST)
     elif a.act == ACT_WHOLE:
+        log.due[FILE_LOST].on = False
         files_due(log, FILE_WHOLE)
     elif a.act == ACT_INSTALL:
         rc = install_begin(log, a)

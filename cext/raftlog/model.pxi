@@ -14,7 +14,8 @@ cdef enum:
     FILE_VOTE
     FILE_PEERS
     FILE_SNAPSHOT
-    FILE_WHOLE                  # the mark of a member that had lost something goes
+    FILE_LOST                   # the mark of a member that may have lost something
+    FILE_WHOLE                  # that mark goes
     FILE_KINDS
 
 cdef struct Due:

@@ -417,7 +417,7 @@ class MetaGroup:
         joins = entry.type == ADD_PEER
         if self._lead is not None:
             (self._lead.joined if joins else self._lead.left)(peer)
-        if peer == self._id and not joins and entry.index > self._recovered:
+        if peer == self._id and not joins and entry.index > self.removal.since:
             self.holdings.elections.removed()
             self.removal.begin()
 
@@ -440,9 +440,8 @@ class MetaGroup:
         """Follows all assignments once the log, or a leader's shorter one, is applied. A group that
         was reopened waits until it is current: running assets must not go by lost entries."""
         now = group.state()
-        known = self._applied >= self._recovered or (
-            bool(self.leader) and now.last < self._recovered
-        )
+        short = bool(self.leader) and now.last < self._recovered
+        known = short or self._applied >= self._recovered
         if self._has_begun:
             known = known and bool(self.leader) and not now.lost and now.applied >= now.commit
         if self._held is not None and self._replaying and known:
@@ -460,6 +459,7 @@ class MetaGroup:
     def _look(self, group: RaftGroup) -> None:
         """Looks for a new leader, and whether this member can go on."""
         now = group.state()
+        self.removal.since = max(self._recovered, now.met)
         if self._lead is not None:
             if now.role != "leader":
                 self._lead.end()

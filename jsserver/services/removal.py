@@ -31,6 +31,9 @@ class Removal:
     ) -> None:
         self.removed = False
         """Whether the meta group has removed this server since it started."""
+        self.since = 0
+        """The last entry of the meta group that was there before this server was: one that was
+        down when it was removed joins again."""
         self.ended: Callable[[], None] = lambda: None
         """Is called once nothing of JetStream is served here."""
         self._log = log

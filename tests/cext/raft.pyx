@@ -10,7 +10,7 @@ ROLES = {RAFT_FOLLOWER: "follower", RAFT_CANDIDATE: "candidate", RAFT_ELECTED: "
          RAFT_LEADER: "leader", RAFT_STOPPED: "stopped"}
 ACTS = {ACT_VOTE: "vote", ACT_STORE: "store", ACT_CUT: "cut", ACT_SEND: "send",
         ACT_COMMIT: "commit", ACT_INSTALL: "install", ACT_RECORD: "record", ACT_STATE: "state",
-        ACT_ROLE: "role", ACT_PEERS: "peers", ACT_WHOLE: "whole", ACT_DIVERGED: "diverged",
+        ACT_ROLE: "role", ACT_PEERS: "peers", ACT_LOST: "lost", ACT_WHOLE: "whole", ACT_DIVERGED: "diverged",
         ACT_CONFIRMED: "confirmed"}
 WHATS = {0: "", SEND_VOTE_REQUEST: "vote request", SEND_APPEND: "append", SEND_REPLY: "reply"}
 REPLIES = {REPLY_NONE: "", REPLY_VOTES: "votes", REPLY_RESPONSES: "responses", REPLY_CATCH_UP: "catch up",
@@ -107,6 +107,9 @@ cdef class Group:
 
     def voted(self, uint64_t term, bytes vote not None) -> None:
         told(raft_voted(self.r, term, number(vote)))
+
+    def marked(self) -> None:
+        told(raft_marked(self.r))
 
     def applied(self, uint64_t index) -> None:
         told(raft_applied(self.r, index))

@@ -36,8 +36,8 @@ class Disk:
                 self.records = {}
             case "peers":
                 self.peers = op["body"]
-            case "whole":
-                self.lost = False
+            case "lost" | "whole":
+                self.lost = op["act"] == "lost"
 
     def keep(self, snapshot: Snapshot) -> None:
         """A snapshot of what is applied takes the place of the log up to there."""
@@ -61,7 +61,7 @@ class Disk:
         for op in log[: rng.randrange(len(log) + 1)]:
             self.carry_out(op)
         for op in ops:
-            if op["act"] in ("vote", "peers", "whole") and rng.random() < 0.5:
+            if op["act"] in ("vote", "peers", "lost", "whole") and rng.random() < 0.5:
                 self.carry_out(op)
 
     def damage(self, rng: random.Random) -> None:

@@ -166,6 +166,8 @@ class Member:
         logs = [op for op in ops if op["act"] in ("store", "cut", "install")]
         if votes:
             self.call("voted", votes[-1]["term"], votes[-1]["peer"])
+        if any(op["act"] == "lost" for op in ops):
+            self.call("marked")
         if logs:
             last = logs[-1]
             generation = last["count"] if last["act"] == "install" else last["term"]
@@ -188,7 +190,7 @@ class Member:
             case "peers":
                 self.base = a["body"]
                 self.round.append(a)
-            case "vote" | "whole":
+            case "vote" | "lost" | "whole":
                 self.round.append(a)
             case "send":
                 self.world.send(self, a)

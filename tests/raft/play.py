@@ -63,6 +63,7 @@ class Play:
         self.mail: dict[str, list[tuple[bytes, bytes, bytes]]] = {}
         self.snapshots: dict[str, tuple[int, int]] = {}
         self.lacking: set[str] = set()
+        self.lost: set[str] = set()
         self.peers = b""
         self.lines: list[str] = []
 
@@ -111,7 +112,11 @@ class Play:
             assert state is not None
             peers = [p.rstrip(b"\0") for p in state["peers"]]
             group = self.groups[name] = Group(
-                *(name.encode(), peers), now=self.now, term=s["term"], vote=s["vote"]
+                *(name.encode(), peers),
+                now=self.now,
+                term=s["term"],
+                vote=s["vote"],
+                lost=name in self.lost,
             )
             for _, record in sorted(self.logs[name].items()):
                 assert group.replay(record)
@@ -149,6 +154,9 @@ class Play:
             for op in ops:
                 if op["act"] == "vote":
                     self.groups[name].voted(op["term"], op["peer"])
+                elif op["act"] == "lost":
+                    self.lost.add(name)
+                    self.groups[name].marked()
                 else:
                     generation = op["count"] if op["act"] == "install" else op["term"]
                     self.groups[name].stored(generation, op["index"])
@@ -352,7 +360,12 @@ class Play:
     def act_peers(self, name: str, a: dict[str, Any]) -> None:
         self.say(name, f"keeps {shown(PEER_STATE, a['body'])}")
 
+    def act_lost(self, name: str, a: dict[str, Any]) -> None:
+        self.rounds[name].append(a)
+        self.say(name, "keeps that it may have lost something")
+
     def act_whole(self, name: str, a: dict[str, Any]) -> None:
+        self.lost.discard(name)
         self.say(name, "has all again")
 
     def act_confirmed(self, name: str, a: dict[str, Any]) -> None:

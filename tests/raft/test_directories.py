@@ -282,6 +282,28 @@ def test_a_leaders_state_takes_the_place_of_the_log(tmp_path: Path) -> None:
     d.close()
 
 
+def test_a_replaced_disk_says_so_before_it_has_a_part_of_the_log(tmp_path: Path) -> None:
+    """With a part only, the member would vote as one that has all that it ever confirmed."""
+    machine = Machine()
+    d = Directory(machine, tmp_path, GROUP, A, ALL)
+    assert not acts(d.call("append", entry(4), b"inbox"), "send")
+    assert d.state()["lost"]
+    machine.write()
+    assert (tmp_path / "lost").exists()
+    asked = [a for a in d.call("look") if a["act"] == "send"]
+    assert [a["to"] for a in asked] == [b"inbox"]
+    for index in (1, 2):
+        catch_up = write_append_entry(
+            B, 1, 0, int(index > 1), index - 1, [(NORMAL, b"p%d" % index)], 1
+        )
+        d.call("append", catch_up, b"inbox", asked[0]["index"])
+    machine.commit()
+    d.close()
+    d = Directory(machine, tmp_path, GROUP, A)
+    assert (d.found["lost"], d.state()["last"]) == (True, 2)
+    d.close()
+
+
 def test_until_a_leaders_state_is_on_disk_the_log_stays(tmp_path: Path) -> None:
     machine = Machine()
     d = catching_up(tmp_path, machine)

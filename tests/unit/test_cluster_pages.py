@@ -35,6 +35,7 @@ def group(*, leader: bytes = b"AAAAAAAA", role: str = "leader", **changes: Any) 
         "error": 0,
         "bytes": 700,
         "vote": b"BBBBBBBB",
+        "met": 5,
     }
     return GroupState(**{**said, **changes})
 
