@@ -229,6 +229,12 @@ async def test_what_is_restored_to_three_outlives_each_of_them(
             return cluster.get("leader", "") not in ("", first)
 
         await until(led_anew, 60)
+
+        async def consumer_led_anew() -> bool:
+            cluster = (await asked(client, "CONSUMER.INFO.S.E")).get("cluster") or {}
+            return cluster.get("leader", "") not in ("", first)
+
+        await until(consumer_led_anew, 60)
         now = await look(client, "S")
         assert now["messages"][:-1] == had["messages"]
         pull = await client.jetstream(timeout=10).pull_subscribe_bind("E", "S")

@@ -1,5 +1,6 @@
 """Streams that are encrypted on disk: by this server and by nats-server, one after the other."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -65,8 +66,13 @@ def served(port: int) -> dict[str, object]:
 
 
 def in_clear(store: Path) -> list[Path]:
-    files = [path for path in store.rglob("*") if path.is_file()]
-    return [p for p in files if any(word in p.read_bytes() for word in WORDS)]
+    """Files with the text of messages. A server that runs may remove a file meanwhile."""
+    found = []
+    for path in store.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and any(word in path.read_bytes() for word in WORDS):
+                found.append(path)
+    return found
 
 
 def contents(store: Path) -> dict[Path, bytes]:

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from nats.errors import TimeoutError as NoAnswer
 
 from tests.client.aio import api, asynchronous, connected, until
-from tests.client.mesh import ACCOUNTS, NAMES, Cluster, page
+from tests.client.mesh import ACCOUNTS, NAMES, Cluster, page, placeable
 from tests.client.test_meta_leader import leads, led_by
 from tests.servers import Server, Servers
 
@@ -28,6 +28,8 @@ async def led_by_ours(servers: Servers, tags: tuple[str, ...]) -> Cluster:
     rests = [f'{ACCOUNTS}\nserver_tags: ["{tag}"]\n' for tag in (*tags, "!jetstream")]
     cluster.start_all("p" * len(tags) + "o", rests)
     await led_by(cluster, NAMES[len(tags)])
+    async with connected(cluster.members[0]) as client:
+        await placeable(client, len(tags))
     return cluster
 
 
