@@ -449,7 +449,6 @@ cdef class StreamHandle(IntakeFace):
     cdef uint64_t durable   # meanwhile: the last sequence that was acked before
     cdef forget(self, handle)
     cdef int lead_all(self) except -1
-    cdef Store* leave_store(self, bint delete, list states) except? NULL
     cdef int open_log(self, Stream* s) except -1
     cdef int put_down(self) except -1
     cdef int retreat(self) except -1
@@ -486,5 +485,3 @@ cdef class ConsumerHandle:
 
 # A stream opened for the engine: raises StoreError.
 cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object prepared, object directory)
-# handles: of streams that stay on disk.
-cdef int streams_close(EnvBox box, list handles) except -1

@@ -23,7 +23,7 @@ from jsserver.cext.store cimport (
     ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_WAIT, Filter, Log, Record, Store, StoreState, wait_cancel,
     filter_copy, filter_free, filter_init, filter_is_loose, filter_loosen, log_append, log_close, log_follows, log_open,
     log_rewrite, log_size,
-    store_close, store_is_synced, store_kept_seq, store_skip_at, stores_close,
+    store_close, store_is_synced, store_kept_seq, store_skip_at,
     LastLook, store_remove, store_count_some, store_last_some, store_durable_ticket, store_last_per_subject, store_load_warm,
     store_next_some, store_pending_soon, sweep_free, sweep_lasts, sweep_step, sweep_take,
     store_next_seq, store_seq_at, store_subject, store_state, store_stop, store_ticket, store_forget, store_open, store_retreat,

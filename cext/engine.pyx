@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 from posix.unistd cimport close, read
 
 from jsserver.cext.bytes cimport *
-from jsserver.cext.consumer cimport stream_handle, streams_close
+from jsserver.cext.consumer cimport stream_handle
 from jsserver.cext.core cimport *
 from jsserver.cext.net cimport *
 from jsserver.cext.links cimport (
@@ -20,8 +20,8 @@ from jsserver.cext.links cimport (
     route_restrict, route_tell, routes,
 )
 from jsserver.cext.store cimport (
-    JournalReport, committer_ballast, committer_ends, committer_free, committer_has_room, committer_journal, committer_new,
-    committer_run, committer_stop,
+    JournalReport, committer_ballast, committer_free, committer_has_room, committer_journal, committer_new, committer_run,
+    committer_stop,
 )
 from jsserver.cext.stream cimport FOREVER, BatchRoom, EnvBox, StreamFace, StreamPlace
 

@@ -171,8 +171,6 @@ cdef int64_t store_error(const Store* s) noexcept nogil
 # Waits for the commit thread, writes checkpoints, closes files and frees (WITHOUT the lock, after store_stop).
 # With remove, the stream's msgs directory is deleted instead.
 cdef void store_close(Store* s, bint remove) noexcept nogil
-# Closes many of one committer that stay on disk, with few rounds for all of them.
-cdef void stores_close(Store** stores, size_t n) noexcept nogil
 # New limits. What they take away goes in pieces, by store_trim: 1 when more is left, ST_OK when the store keeps them.
 # The limits by number and bytes are in force when those of the subjects have been brought about.
 cdef int store_update(Store* s, const StoreConfig* cfg) noexcept nogil
@@ -357,8 +355,6 @@ cdef void committer_hold(Committer* c) noexcept nogil
 cdef void committer_let(Committer* c) noexcept nogil
 # A file whose room is given up (the file goes) when the disk is full: what is written then still gets through, and
 # EV_DISK_FULL asks for the file to be made again. Until committer_has_room says so nothing more is appended: ST_FULL.
-# No store is opened any more: what the journal holds of those that are closed from now on, committer_free brings into the files.
-cdef void committer_ends(Committer* c) noexcept nogil
 cdef int committer_ballast(Committer* c, Span path) noexcept nogil                   # 0 | -1 too long
 # Before any store is opened: a round that touches more than `above` files goes through a journal in the directory `root`,
 # which all stores are below, in two segments of that size each; 0: no round does. What one is left of a crash is brought into
@@ -413,7 +409,6 @@ cdef struct CheckedBlock:
     # A block as a checkpoint knows it. Slot i holds sequence base + rel[i] (rel NULL: base + i); off[i] 0: removed.
     uint64_t num
     uint64_t size           # of the file
-    uint64_t durable        # what of it no power cut takes
     uint64_t base
     uint64_t last
     int64_t first_ts

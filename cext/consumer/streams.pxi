@@ -354,16 +354,6 @@ cdef class StreamHandle(IntakeFace):
                     store_withhold_end(store)
 
     def close(self, bint delete) -> None:
-        cdef list states = []
-        cdef Store* store = self.leave_store(delete, states)
-        if store != NULL:
-            with nogil:
-                store_close(store, delete)
-        write_states(self.box.env.files, states)
-
-    cdef Store* leave_store(self, bint delete, list states) except? NULL:
-        # Ends the stream and its consumers, whose last states are added, as for write_states. Returns the store, which is to be
-        # closed; NULL: there is none, or somebody else has closed it.
         cdef ConsumerHandle h
         cdef Consumers* k
         cdef Stream* s = NULL
@@ -378,14 +368,13 @@ cdef class StreamHandle(IntakeFace):
                     stream_stop(s)
                 self.box.leave()
             if s == NULL:
-                return NULL
+                return
             store = s.store if s.store != NULL else self.lost
             self.lost = NULL
+            states = []
             for h in self.handles:
                 if not delete:
-                    state = h.final_state()
-                    if state is not None:
-                        states.append(state)
+                    states.append(h.final_state())
                     continue
                 with nogil:
                     self.box.lock()
@@ -403,30 +392,9 @@ cdef class StreamHandle(IntakeFace):
                 consumers_free(s)
                 stream_free(s)
                 self.box.leave()
-        return store
-
-
-cdef int streams_close(EnvBox box, list handles) except -1:
-    # Closes them together, as StreamHandle.close without `delete`: with few rounds and syncs for all.
-    cdef StreamHandle h
-    cdef list states = []
-    cdef size_t n = 0
-    cdef Store* store
-    cdef Store** stores = <Store**>malloc((len(handles) + 1) * sizeof(Store*))
-    if stores == NULL:
-        raise MemoryError()
-    try:
-        for h in handles:
-            store = h.leave_store(False, states)
-            if store != NULL:
-                stores[n] = store
-                n += 1
-    finally:
-        with nogil:
-            stores_close(stores, n)
-        free(stores)
-    write_states(box.env.files, states)
-    return 0
+                if store != NULL:
+                    store_close(store, delete)
+            write_states(self.box.env.files, [state for state in states if state is not None])
 
 
 cdef StreamHandle stream_handle(EnvBox box, const StreamPlace* place, object prepared, object directory):

@@ -367,11 +367,6 @@ cdef class AccountHandle:
         handle.owner = self
         return handle
 
-    def close_streams(self, list handles not None):
-        """Blocking. Closes streams together, as StreamHandle.close without `delete`."""
-        self.plane.must_be_open()
-        streams_close(self.plane, handles)
-
     def usage(self):
         """Bytes that the account's streams hold: in memory and in files."""
         cdef int64_t memory = 0, storage = 0

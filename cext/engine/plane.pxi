@@ -379,17 +379,6 @@ cdef class DataPlane(PlaneView):
             self.leave()
         self.check(open)
 
-    def opens_no_more(self):
-        """Streams that are closed from now on are not opened again: what the journal holds of them is brought into their
-        files by close(), at one go."""
-        cdef bint open
-        with nogil:
-            open = self.enter_store()
-            if open:
-                committer_ends(self.committer)
-            self.leave()
-        self.check(open)
-
     cdef bint enter_store(self) noexcept nogil:
         # As enter; False without open_store, too.
         return self.enter() and self.committer != NULL

@@ -7,7 +7,7 @@
 # lost sequences · checksum.
 # Every part starts at a multiple of 8.
 
-cdef uint64_t CHECK_MAGIC = 0x3654504b434a534a
+cdef uint64_t CHECK_MAGIC = 0x3554504b434a534a
 
 cdef struct CheckHead:
     uint64_t magic
@@ -32,7 +32,6 @@ cdef struct CheckHead:
 cdef struct CheckBlock:
     uint64_t num
     uint64_t size               # of the file
-    uint64_t durable            # what of it no power cut takes
     uint64_t base
     uint64_t last
     int64_t first_ts
@@ -102,7 +101,6 @@ cdef void check_block(Out* o, Block* b) noexcept nogil:
     memset(&c, 0, sizeof(c))
     c.num = b.num
     c.size = b.writing.written
-    c.durable = b.writing.durable
     c.base = b.base
     c.last = b.last
     c.first_ts = b.first_ts
@@ -318,7 +316,7 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     b.writing.file = FILE_OPEN
     b.used = c.size
     b.writing.written = c.size
-    b.writing.durable = min(c.durable, c.size)
+    b.writing.durable = c.size
     if c.sparse:
         b.rel = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
     b.nxt = <uint32_t*>in_take(r, <uint64_t>c.n * 4)
@@ -340,21 +338,6 @@ cdef int check_load_block(Store* s, In* r, uint64_t num) noexcept nogil:
     if size < 0 or plain_size(f, fd, <uint64_t>size) != c.size:
         return ST_DAMAGED
     return ST_OK
-
-
-cdef bint end_whole(Store* s) noexcept nogil:
-    # Whether all is there that the last block had when the checkpoint was written: what no sync waited for a power cut may have
-    # taken, or a part of it.
-    cdef FileOps* f = s.files
-    cdef Block* b = block_i(s, s.n_blocks - 1)
-    cdef uint64_t n = b.writing.written - b.writing.durable, at = 0
-    cdef uint8_t* p = <uint8_t*>malloc(<size_t>n) if n else NULL
-    cdef Parsed r
-    if p != NULL and f.pread(f.ctx, b.writing.fd, p, <size_t>n, <off_t>b.writing.durable) == <int64_t>n:
-        while at < n and record_parse(p + at, n - at, &r) and record_good(b.key, p + at, &r):
-            at += r.size
-    free(p)
-    return at == n
 
 
 cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept nogil:
@@ -393,7 +376,7 @@ cdef int checkpoint_load(Store* s, const uint64_t* nums, uint64_t n) noexcept no
         lost = <const uint64_t*>in_take(&r, h.lost * 8)
         for k in range(h.lost if lost != NULL else 0):
             lost_add(s, lost[k], h.lost_bytes // h.lost + (k < h.lost_bytes % h.lost))
-    if rc == ST_OK and (file_end(s, block_i(s, s.n_blocks - 1), &end) != h.end or not end_whole(s)):
+    if rc == ST_OK and file_end(s, block_i(s, s.n_blocks - 1), &end) != h.end:
         rc = ST_DAMAGED
     if rc < 0:
         return checkpoint_stale(s)
@@ -466,7 +449,6 @@ cdef int64_t checkpoint_blocks(const uint8_t* p, uint64_t size, Span name, uint6
             return ST_DAMAGED
         out.num = c.num
         out.size = c.size
-        out.durable = min(c.durable, c.size)
         out.base = c.base
         out.last = c.last
         out.first_ts = c.first_ts

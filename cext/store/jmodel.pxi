@@ -35,4 +35,3 @@ cdef struct Journal:
     uint64_t n                  # bytes of the next one
     int64_t last_at             # when the last frame was written
     int64_t again_at            # after an error it is not begun before
-    bint ends                   # no store is opened any more: it goes when all are closed

@@ -394,9 +394,13 @@ cdef int journal_forget_store(Store* s) noexcept nogil:
 
 
 cdef int journal_leave(Store* s) noexcept nogil:
-    # Of a store that is closed: its files are complete by themselves, at once or, where no store is opened any more, when all are
-    # closed. 0 or -errno.
-    return 0 if s.com.journal.ends else journal_forget_store(s)
+    # Of a store that is closed: its files are complete by themselves. 0 or -errno.
+    cdef Committer* c = s.com
+    cdef int rc
+    journal_lock(c)
+    rc = journal_clear(c) if is_live(c, s.writing.jot) else 0
+    journal_unlock(c)
+    return rc
 
 
 cdef int journal_sound(Committer* c) noexcept nogil:
@@ -432,12 +436,6 @@ cdef int committer_journal(Committer* c, Span root, uint64_t size, uint32_t abov
     return rc
 
 
-cdef void committer_ends(Committer* c) noexcept nogil:
-    journal_lock(c)
-    c.journal.ends = True
-    journal_unlock(c)
-
-
 cdef void journal_init(Committer* c) noexcept nogil:
     cdef uint32_t i
     mutex_init(&c.journal.lock)
@@ -447,12 +445,9 @@ cdef void journal_init(Committer* c) noexcept nogil:
 
 
 cdef void journal_free(Committer* c) noexcept nogil:
-    # Every store is closed. What cannot be brought into the files is left for the next start.
+    # It went with the last of the stores that had something in it, where they were closed.
     cdef Journal* j = &c.journal
     cdef uint32_t i
-    journal_lock(c)
-    journal_clear(c)
-    journal_unlock(c)
     for i in range(2):
         if j.segments[i].fd >= 0:
             c.env.files.close(c.env.files.ctx, j.segments[i].fd)

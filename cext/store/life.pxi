@@ -249,73 +249,42 @@ cdef void store_written(Store* s) noexcept nogil:
 
 
 cdef void store_close(Store* s, bint remove) noexcept nogil:
-    if remove and s.storage == STORE_FILE:
-        store_remove_files(s)
-        store_dispose(s)
-    else:
-        stores_close(&s, 1)
-
-
-cdef void store_remove_files(Store* s) noexcept nogil:
     cdef char path[4300]
-    store_detach(s, True)
-    ops_discard(s)
-    later_finish(s.com, s, EIO)
-    journal_forget_store(s)
-    tree_remove(s.files, s.msgs_dir)
-    snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
-    tree_remove(s.files, path)
-    dict_path(s, path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
-    reserve_path(s, path, sizeof(path))
-    s.files.unlink(s.files.ctx, path)
-    store_part(s)
-
-
-cdef void stores_close(Store** stores, size_t n) noexcept nogil:
-    # Each step for all of them before the next: what they have staged is of few rounds.
-    cdef size_t i
-    for i in range(n):
-        if stores[i].storage == STORE_FILE:
-            store_detach(stores[i], False)
-    for i in range(n):
-        if stores[i].storage == STORE_FILE and stores[i].queue.done_errno == 0 and stores[i].io_errno == 0:
-            heads_tombstone(stores[i])
-    for i in range(n):
-        if stores[i].storage == STORE_FILE:
-            store_detach(stores[i], False)
-            store_finish(stores[i])
-        store_dispose(stores[i])
-
-
-cdef void store_finish(Store* s) noexcept nogil:
-    # Of one that is on disk and that no thread knows any more: leaves its directory as a clean stop does, or as it was before a
-    # group failed.
-    ops_discard(s)
-    if s.queue.done_errno == 0:
-        journal_lock(s.com)
-        tail_close(s)
-        s.writing.vouched = UINT64_MAX
-        later_finish(s.com, s, 0)
-        rewrites_finish(s)
-        journal_unlock(s.com)
-        checkpoint_write(s)
-        journal_leave(s)
-    else:
-        store_retreat(s)
-    store_part(s)
-
-
-cdef void store_part(Store* s) noexcept nogil:
-    trash_end(s)
-    env_lock(s.env)         # a thread that took it off the list of finished groups before is done with it
-    env_unlock(s.env)
+    if s.storage == STORE_FILE:
+        store_detach(s, remove)
+        if not remove and s.queue.done_errno == 0 and s.io_errno == 0:
+            heads_tombstone(s)
+            store_detach(s, False)
+        ops_discard(s)
+        if remove:
+            later_finish(s.com, s, EIO)
+            journal_forget_store(s)
+            tree_remove(s.files, s.msgs_dir)
+            snprintf(path, sizeof(path), "%s/__msgs__", s.dir)
+            tree_remove(s.files, path)
+            dict_path(s, path, sizeof(path))
+            s.files.unlink(s.files.ctx, path)
+            reserve_path(s, path, sizeof(path))
+            s.files.unlink(s.files.ctx, path)
+        elif s.queue.done_errno == 0:
+            journal_lock(s.com)
+            tail_close(s)
+            s.writing.vouched = UINT64_MAX
+            later_finish(s.com, s, 0)
+            rewrites_finish(s)
+            journal_unlock(s.com)
+            checkpoint_write(s)
+            journal_leave(s)
+        else:
+            store_retreat(s)
+        trash_end(s)
+        env_lock(s.env)         # a thread that took it off the list of finished groups before is done with it
+        env_unlock(s.env)
+    store_dispose(s)
 
 
 cdef void tail_close(Store* s) noexcept nogil:
-    # At a clean stop the last group is closed and the file cut to its size. What is acked is on disk before, or in the journal.
-    # With a sync_interval this is what makes a stop's end durable; else no sync waits for it, and the checkpoint says from where
-    # on the next start has to look whether it is there.
+    # At a clean stop the last group is closed and the file cut to its size.
     cdef Round r
     cdef Part p
     cdef Piece piece
@@ -334,10 +303,8 @@ cdef void tail_close(Store* s) noexcept nogil:
     piece.due = marker_place(s, b, p.first, True, False, &piece.end)
     r.pieces = &piece
     if piece_write(s.com, &r, &p, &piece, False) == 0 and block_fd(s, b, s.msgs_dir, &p.sync_dir) == 0:
-        if f.size(f.ctx, b.writing.fd) != <int64_t>b.writing.written:
-            f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.written)
-        if s.com.sync_interval > 0 and sync_said(s, f.datasync(f.ctx, b.writing.fd)) == 0:
-            b.writing.durable = b.writing.written
+        f.truncate(f.ctx, b.writing.fd, <off_t>b.writing.written)
+        sync_said(s, f.datasync(f.ctx, b.writing.fd))
     free(r.scratch)
 
 

@@ -13,10 +13,10 @@ cdef void stale_free(Store* s) noexcept nogil:
 
 
 cdef bint shorter_now(Store* s, const CheckedBlock* c, uint64_t* size) noexcept nogil:
-    # Whether a block has lost what was on disk of its end; size: of what is left.
+    # Whether a block has lost its end; size: of what is left.
     cdef Block* b = block_numbered(s, c.num)
     size[0] = b.used if b != NULL else 0
-    return size[0] < c.durable
+    return size[0] < c.size
 
 
 cdef int check_missing(void* ctx, const CheckedBlock* c) noexcept nogil:

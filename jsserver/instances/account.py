@@ -7,6 +7,7 @@ streams do not wait for each other. Whatever concerns several streams (subjects,
 and claimed, before the first await.
 """
 
+import asyncio
 import errno
 import logging
 from bisect import bisect_left, insort
@@ -225,8 +226,7 @@ class Account:
         found = list(self.streams.values())
         self.streams.clear()
         self.names.clear()
-        if found:  # else there may be no threads any more
-            await self.shared.run(self.instances.close_all, found)
+        await asyncio.gather(*(self.shared.run(self.instances.close, s) for s in found))
 
     async def _follow_consumer(
         self, stream: Stream, decision: ConsumerDecision, place: Place

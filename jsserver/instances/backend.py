@@ -261,9 +261,6 @@ class AccountHandle(Protocol):
         syncs what opening changes of it, before it is served.
         StoreError if the store cannot be opened."""
 
-    def close_streams(self, handles: list[StreamHandle]) -> None:
-        """Blocking. Closes these streams, each as its `close` without `delete` does."""
-
     def usage(self) -> AccountUsage:
         """What its streams hold."""
 

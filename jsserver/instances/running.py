@@ -289,14 +289,6 @@ class Instances:
         self._leave(stream, delete=False)
         stream.handle.close(False)
 
-    def close_all(self, streams: list[Stream]) -> None:
-        """Stops streams as `close` does, which together take fewer syncs."""
-        for stream in streams:
-            with contextlib.suppress(OSError):
-                self.write_back(stream)
-            self._leave(stream, delete=False)
-        self._handle.close_streams([stream.handle for stream in streams])
-
     def _leave(self, stream: Stream, *, delete: bool) -> None:
         if self.groups is not None and stream.member is not None:
             self.groups.leave(stream, delete=delete)

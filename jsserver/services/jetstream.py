@@ -125,7 +125,6 @@ class JetStream:
             self._answer_objects(js.object_requests, finished)
         self.mender = Mender(self.shared, storage.ballast.make, plane.has_room)
         self._connection = plane.connection
-        self._end_opening = plane.opens_no_more
         self.complete: Callable[[Connection], None] = lambda _: None
         """Fills in who is behind an open connection."""
         plane.limit_batches(
@@ -344,5 +343,4 @@ class JetStream:
 
     async def close(self) -> None:
         await self.mender.close()
-        self._end_opening()
         await self.dispatcher.close()

@@ -28,7 +28,7 @@ KEPT = {"id", "changed_state", "pointer"}
 """What a handle knows by itself."""
 HASH = b"012345"
 """What replies across clusters name a cluster or a server by."""
-OF_THE_STORE = {"has_room", "opens_no_more", "run_commits", "stop_commits"}
+OF_THE_STORE = {"has_room", "run_commits", "stop_commits"}
 PARAMETERS = {"open_stream", "open_consumer", "update"}
 
 

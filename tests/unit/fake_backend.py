@@ -6,7 +6,6 @@ Messages are kept in a dict by sequence; a "directory" is a key under which they
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from jsserver.cext.bytes import subject_covers
 from jsserver.instances.backend import (
@@ -318,10 +317,6 @@ class FakeAccount:
         stream.synced = synced
         self.streams[prepared.config.name] = stream
         return stream
-
-    def close_streams(self, handles: list[Any]) -> None:
-        for handle in handles:
-            handle.close(False)
 
     def usage(self) -> AccountUsage:
         held = {"file": 0, "memory": 0}
