@@ -2,6 +2,7 @@
 members, whichever member sees the account first."""
 
 import asyncio
+import contextlib
 import itertools
 import json
 import time
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import TimeoutError as NoAnswer
-from nats.js.errors import NoStreamResponseError
+from nats.js.errors import NoStreamResponseError, ServiceUnavailableError
 
 from tests.client.aio import api, asynchronous, connected, until
 from tests.client.mesh import Cluster, mixtures
@@ -144,7 +146,15 @@ async def test_accounts_come_later(servers: Servers, tmp_path: Path, kinds: str)
 
     await until(has_heard, 30)
     async with connected(last, **login(User(late))) as client:
-        messages = await (await client.jetstream().pull_subscribe("S.>", "D")).fetch(1, timeout=30)
+        pull = await client.jetstream().pull_subscribe("S.>", "D")
+        messages: list[Msg] = []
+
+        async def got() -> bool:
+            with contextlib.suppress(ServiceUnavailableError):  # the leader is not known here yet
+                messages.extend(await pull.fetch(1, timeout=30))
+            return bool(messages)
+
+        await until(got, 60)
         assert messages[0].data == b"1"
         await messages[0].ack_sync()
 

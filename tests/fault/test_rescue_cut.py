@@ -20,7 +20,7 @@ from jsserver.offline.stopped import DONE, FAILED
 from jsserver.process.libc import call as call_c
 from jsserver.rescue import carrying, command, groupfiles, grouplogs
 from jsserver.rescue.groupfiles import EntryType
-from tests.client.aio import api, connected
+from tests.client.aio import api, connected, until
 from tests.client.mesh import ACCOUNTS, Cluster
 from tests.client.rescued import COUNT, fill, groups_of, kill_all, served, told, tool
 from tests.fault.faulty import Faults
@@ -243,7 +243,12 @@ def test_streams_on_disk_are_assigned_where_the_meta_group_is_damaged(
                 about = await served(client, name)
                 assert about["state"]["messages"] == COUNT
                 assert about["config"]["num_replicas"] == 1
-            assert (await api(client, "CONSUMER.INFO.ALL.D", {}))["ack_floor"]["stream_seq"] > 0
+
+            async def has_floor() -> bool:
+                about = await api(client, "CONSUMER.INFO.ALL.D", {})
+                return "error" not in about and about["ack_floor"]["stream_seq"] > 0
+
+            await until(has_floor, 30)
 
     asyncio.run(look())
 

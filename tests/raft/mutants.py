@@ -175,8 +175,8 @@ MUTANTS = [
     Mutant(
         "a member that was removed asks for no votes",
         "tick",
-        "or is_outside(r) and not change_pends(r, r.id):",
-        "or is_outside(r) and not change_pends(r, r.id) and not BROKEN:",
+        "if is_outside(r) and not change_pends(r, r.id):",
+        "if is_outside(r) and not change_pends(r, r.id) and not BROKEN:",
         1,
     ),
     Mutant(
