@@ -3,7 +3,7 @@
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,12 @@ PROGRESS = 30.0
 
 
 def play(
-    name: str, seeds: range, history: Callable[[int, str], Any], kind: str, test: str, capfd: Any
+    name: str,
+    seeds: Sequence[int],
+    history: Callable[[int, str], Any],
+    kind: str,
+    test: str,
+    capfd: Any,
 ) -> None:
     """Plays a history of this kind for each seed; or, where the environment has a seed in `name`,
     that alone. `test`: where it is in the suite, for the line that repeats a history."""
