@@ -19,9 +19,9 @@ FIRST = int(os.environ.get("CLUSTER_FIRST", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("CLUSTER_SEEDS", "60")))
 TEST = "tests/sim/test_cluster.py::test_what_is_acked_is_on_every_replica"
 LIAR_SEEDS = 20
-OPEN = [("five", 56)]
-"""Histories that are wrong, by a defect that is known and not mended yet: a consumer passes over
-an acked message that the stream still has."""
+OPEN = [("damage", 30), ("five", 56)]
+"""Histories that are wrong, by defects that are known and not mended yet: a damaged disk costs an
+acked message; a consumer passes over an acked message that the stream still has."""
 
 
 @pytest.mark.timeout(36000)
