@@ -23,11 +23,10 @@ from jsserver.text.identity import short_hash
 from . import groupfiles, grouplogs, plans
 from .groupfiles import EntryType, Members, Snapshot
 from .grouplogs import GroupLog
-from .plans import AssetFate, Fate, Said
+from .plans import MEMORY, AssetFate, Fate, Said
 
 META = "_meta_"
 RAFT = "_js_"
-MEMORY = "memory"
 _CHANGED = (Fate.REDUCED, Fate.FOUND, Fate.REMOVED)
 Complete = Callable[[GroupLog, MetaState], list[AssetFate]]
 """Adds to all assignments; what became of each that was added."""
@@ -159,11 +158,15 @@ def plan(
         gone = log.peers() - survivors.keys()
         if own not in log.peers():
             log.damage.append("this server was not a member yet, and may have a part only")
-        ends = len(fate.after) == 1 and not fate.in_memory
-        alone = ends and not (place / RESCUED).exists()
-        if gone or alone:
+        if gone or is_unmarked(fate, place):
             made.steps.append(Step(fate, log, gone))
     return made
+
+
+def is_unmarked(fate: AssetFate, place: Path) -> bool:
+    """Whether a group that this server alone is left of has no mark of a rescue: there was none, or
+    a kill cut it short after the log had its place."""
+    return len(fate.after) == 1 and not fate.in_memory and not (place / RESCUED).exists()
 
 
 def peers_stay(said: Said, survivors: dict[str, str]) -> list[str]:

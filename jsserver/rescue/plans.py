@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from jsserver.cluster.meta import MetaState, Name, StreamAssignment, group_of, peers_of
 
 Said = dict[str, Any]
+MEMORY = "memory"
 NO_SURVIVOR_KNOWS = ("preferred", "scale_up", "desired")
 """Fields of a group's assignment that name members which may be gone: the preferred leader, members
 that were to join, and nats-server 2.15's wish for other members."""
@@ -59,6 +60,13 @@ class AssetFate(NamedTuple):
         }
 
 
+def assets_of(name: Name, assignment: StreamAssignment) -> Iterator[tuple[Name, Said]]:
+    """The assignments of a stream and of its consumers."""
+    yield name, assignment.said
+    for consumer, said in assignment.consumers.items():
+        yield name._replace(consumer=consumer), said
+
+
 def decide(
     state: MetaState,
     survivors: Set[str],
@@ -101,7 +109,7 @@ def _fate(
     before, of = tuple(peers_of(said)), group_of(said)
     after = tuple(peer for peer in before if peer in survivors)
     told = AssetFate(
-        name, Fate.SAME, before, after, str(of.get("name", "")), of.get("store") == "memory"
+        name, Fate.SAME, before, after, str(of.get("name", "")), of.get("store") == MEMORY
     )
     if after == before:
         return told

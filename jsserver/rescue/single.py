@@ -11,13 +11,12 @@ from pathlib import Path
 
 from jsserver.cluster.meta import MetaState, Name, group_of
 from jsserver.disk.keys import Keys
-from jsserver.disk.quarantine import RESCUED
 from jsserver.offline.stopped import Refused
 from jsserver.text.identity import short_hash
 
 from . import grouplogs
-from .carrying import MEMORY, Plan, Step, fold, group_size, is_folder
-from .plans import AssetFate, Fate, Said
+from .carrying import Plan, Step, fold, group_size, is_folder, is_unmarked
+from .plans import MEMORY, AssetFate, Fate, Said, assets_of
 
 
 def plan(
@@ -43,7 +42,7 @@ def plan(
                 continue
             done(group_size(step.log.folder))
             made.fates.append(step.fate)
-            if step.gone or _is_unmarked(step):
+            if step.gone or is_unmarked(step.fate, step.log.folder):
                 made.steps.append(step)
     return made
 
@@ -57,9 +56,7 @@ def _assets(state: MetaState, text: str) -> Iterator[tuple[Name, Said]]:
         raise Refused(f"the cluster of this directory has no stream {text}; it has: {known}")
     if group_of(found.said).get("store") == MEMORY:
         raise Refused(f"{text} is in memory: nothing of it is left once its servers have stopped")
-    yield Name(account, stream), found.said
-    for consumer, said in found.consumers.items():
-        yield Name(account, stream, consumer), said
+    yield from assets_of(Name(account, stream), found)
 
 
 def _step(groups: Path, name: Name, said: Said, made: Plan, keys: Keys | None) -> Step | None:
@@ -86,9 +83,3 @@ def _step(groups: Path, name: Name, said: Said, made: Plan, keys: Keys | None) -
     fate = Fate.SAME if stay == members else Fate.REDUCED
     told = AssetFate(name, fate, before, after, log.name, of.get("store") == MEMORY)
     return Step(told, log, members - stay)
-
-
-def _is_unmarked(step: Step) -> bool:
-    """Whether a kill cut a rescue short after the log had its place."""
-    alone = len(step.fate.after) == 1 and not step.fate.in_memory
-    return alone and not (step.log.folder / RESCUED).exists()

@@ -15,7 +15,7 @@ from jsserver.offline.stopped import Refused
 from . import founding, grouplogs
 from .carrying import META, RAFT, is_folder
 from .grouplogs import GroupLog
-from .plans import AssetFate, Fate
+from .plans import MEMORY, AssetFate, Fate, assets_of
 
 
 def add(
@@ -25,7 +25,11 @@ def add(
     left out by that is damage of the meta group. `cluster`: "": that of the assignments that are
     left; Refused where there are none."""
     name = cluster or _cluster_of(state)
-    known = {group for _, _, one in state for group in _groups_of(one.said, one.consumers)}
+    known = {
+        str(group_of(said).get("name", ""))
+        for of_account, of_stream, one in state
+        for _, said in assets_of(Name(of_account, of_stream), one)
+    }
     found, offline = founding.streams_in(root, keys)
     fates = []
     for account, stream, assigned in found:
@@ -35,9 +39,9 @@ def add(
             raise Refused("the meta group does not say what the cluster is called: give --cluster")
         one = founding.assignment(assigned, account, own, name)
         state.streams.setdefault(account, {})[stream] = one
-        for asset, said in _assets(Name(account, stream), one.said, one.consumers):
+        for asset, said in assets_of(Name(account, stream), one):
             of = group_of(said)
-            in_memory = of.get("store") == "memory"
+            in_memory = of.get("store") == MEMORY
             fates.append(AssetFate(asset, Fate.FOUND, (own,), (own,), of["name"], in_memory))
     meta.damage += [f"stream {which}: {why}" for which, why in offline.items()]
     meta.damage += _unused(meta.folder.parent, known, keys)
@@ -47,19 +51,6 @@ def add(
 def _cluster_of(state: MetaState) -> str:
     named = (str(group_of(one.said).get("cluster") or "") for _, _, one in state)
     return next(filter(None, named), "")
-
-
-def _groups_of(said: dict[str, object], consumers: dict[str, dict[str, object]]) -> Iterator[str]:
-    for one in (said, *consumers.values()):
-        yield str(group_of(one).get("name", ""))
-
-
-def _assets(
-    name: Name, said: dict[str, object], consumers: dict[str, dict[str, object]]
-) -> Iterator[tuple[Name, dict[str, object]]]:
-    yield name, said
-    for consumer, of_it in consumers.items():
-        yield name._replace(consumer=consumer), of_it
 
 
 def _unused(groups: Path, known: set[str], keys: Keys | None) -> Iterator[str]:
