@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping as Named
+from typing import NamedTuple
 
 from jsserver.access.accounts import Accounts
 from jsserver.access.links import Imports, Links, keyed
@@ -33,14 +34,26 @@ def exporters(tenant: Tenant) -> list[str]:
     return list(dict.fromkeys(i.account for i in tenant.claims.nats.imports))
 
 
+class Built(NamedTuple):
+    """The imports of all accounts, as their tokens have them."""
+
+    sharing: Sharing
+    imports: dict[str, Imports]
+    """By importing account."""
+    told: dict[str, set[str]]
+    """What is wrong with the exports and imports, by account."""
+    time: float
+    """When activations were checked, in seconds."""
+    end: float | None
+    """When the first of the activations ends; None: none does."""
+
+
 class TenantLinks:
-    """The links of all accounts; in the event loop's thread only. `running`: the running
-    accounts."""
+    """The links of all accounts; in the event loop's thread only."""
 
     def __init__(
         self,
         accounts: Accounts,
-        running: Named[str, Tenant],
         log: Logger,
         api: ServiceRoute | None,
     ) -> None:
@@ -48,7 +61,8 @@ class TenantLinks:
         no other servers."""
         self._accounts = accounts
         self._api: Imports = {} if api is None else keyed([api])
-        self._running = running
+        self._running: dict[str, Tenant] = {}
+        """The accounts that run, or will once their links are taken."""
         self._log = log
         self._links = Links(accounts)
         self._told: dict[str, set[str]] = {}
@@ -58,6 +72,9 @@ class TenantLinks:
         self.mappings: dict[str, list[o.Mapping]] = {}
         """Mappings by account."""
         self._timer: asyncio.TimerHandle | None = None
+        self._changes = 0
+        """Of what the links are built from; a thread may build them meanwhile."""
+        self._building = asyncio.Lock()
 
     def close(self) -> None:
         """Stops checking activations."""
@@ -101,46 +118,69 @@ class TenantLinks:
 
     # ---- exports and imports
 
-    def follow(self, name: str, tenant: Tenant | None, before: Tenant | None) -> None:
-        """An account has changed; `before`, `tenant`: None: not running."""
-        if shares(tenant) or shares(before):
-            self.relink()
-        elif tenant is not None:
+    async def follow(self, name: str, tenant: Tenant, before: Tenant | None) -> None:
+        """An account has new claims; `before`: its former ones. Thousands of imports take tens of
+        milliseconds to build, so a thread builds them."""
+        self._running[name] = tenant
+        self._changes += 1
+        if not (shares(tenant) or shares(before)):
             self._links.follow_one(name, self._api_of(tenant))
-        elif before is not None:
+            return
+        async with self._building:
+            built, of = None, -1
+            while of != self._changes:
+                self._running[name] = tenant  # former claims may have ended meanwhile
+                of = self._changes
+                built = await asyncio.to_thread(self._build, dict(self._running), time.time())
+            assert built is not None
+            self._take(built)
+
+    def forget(self, name: str, ended: Tenant | None) -> None:
+        """An account does not run any more; its exports and imports end at once."""
+        self._running.pop(name, None)
+        self._changes += 1
+        if shares(ended):
+            self._relink()
+        elif ended is not None:
             self._links.follow_one(name, {})
 
     def _api_of(self, tenant: Tenant) -> Imports:
         return self._api if tenant.claims.jetstream else {}
 
-    def relink(self) -> None:
-        """Builds all imports anew from the tokens of importers and exporters."""
-        self.close()
-        now = time.time()
+    def _relink(self) -> None:
+        self._take(self._build(self._running, time.time()))
+
+    def _build(self, running: Named[str, Tenant], now: float) -> Built:
+        """All imports, from the tokens of importers and exporters. In any thread."""
         sharing = Sharing()
         ends: list[float] = []
         told: dict[str, set[str]] = {}
-        tenants = [tenant for tenant in self._running.values() if shares(tenant)]
+        tenants = [tenant for tenant in running.values() if shares(tenant)]
         for tenant in tenants:
             said = told.setdefault(tenant.name, set())
             for export in tenant.claims.nats.exports:
                 self._export(sharing, tenant.name, export, said)
         for tenant in tenants:
             for wanted in tenant.claims.nats.imports:
-                self._import(sharing, tenant.name, wanted, told[tenant.name], now, ends)
-        self.sharing = sharing
-        imports = {name: self._api_of(tenant) for name, tenant in self._running.items()}
+                exporter = running.get(wanted.account)
+                self._import(sharing, tenant.name, wanted, exporter, told[tenant.name], now, ends)
+        imports = {name: self._api_of(tenant) for name, tenant in running.items()}
         for tenant in tenants:
             own = keyed(sharing.routes(tenant.name)) if tenant.claims.nats.imports else {}
             imports[tenant.name] = {**own, **imports[tenant.name]}
-        self._links.follow(imports)
-        for name, said in told.items():
+        return Built(sharing, imports, told, now, min(ends, default=None))
+
+    def _take(self, built: Built) -> None:
+        self.close()
+        self.sharing = built.sharing
+        self._links.follow(built.imports)
+        for name, said in built.told.items():
             for text in sorted(said - self._told.get(name, set())):
                 self._log.warn(f"Account [{name}]: {text}")
-        self._told = told
-        if ends:
-            delay = min(max(min(ends) - now, 0), LONGEST)
-            self._timer = asyncio.get_running_loop().call_later(delay, self.relink)
+        self._told = built.told
+        if built.end is not None:
+            delay = min(max(built.end - built.time, 0), LONGEST)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._relink)
 
     @staticmethod
     def _export(sharing: Sharing, account: str, export: c.Export, said: set[str]) -> None:
@@ -173,12 +213,12 @@ class TenantLinks:
         sharing: Sharing,
         account: str,
         wanted: c.Import,
+        exporter: Tenant | None,
         said: set[str],
         now: float,
         ends: list[float],
     ) -> None:
         what = f"import of {wanted.type} {quote(wanted.subject)} from {wanted.account}"
-        exporter = self._running.get(wanted.account)
         if exporter is None:
             said.add(f"{what}: account missing")
             return

@@ -70,7 +70,7 @@ class Tenants:
         self._running: dict[str, Tenant] = {}
         self._coming: set[str] = set()
         """Accounts that are being started."""
-        self.links = TenantLinks(accounts, self._running, log, api)
+        self.links = TenantLinks(accounts, log, api)
         self._fetching: dict[str, asyncio.Task[Tenant]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -170,9 +170,9 @@ class Tenants:
                     await self._set_jetstream(tenant.claims)
             finally:
                 self._coming.discard(name)
+            await self.links.follow(name, tenant, before)
             self._running[name] = tenant
             self._watch(tenant)
-            self.links.follow(name, tenant, before)
             if before is not None:
                 self._recheck(tenant, before)
                 await self._set_jetstream(tenant.claims)
@@ -228,7 +228,7 @@ class Tenants:
 
     def _stop(self, name: str) -> None:
         ended = self._running.pop(name, None)
-        self.links.follow(name, None, ended)
+        self.links.forget(name, ended)
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
