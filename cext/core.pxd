@@ -217,8 +217,8 @@ cdef struct ClientOptions:
     int32_t responses_max
     int64_t responses_ttl   # ns
     StrMap replies          # reply subject -> Reply*
-    StrMap mapped           # likewise, of another cluster's requests -> Mapped*
-    List mapped_by_time     # the same, the oldest first
+    StrMap mapped, measured     # likewise, of another cluster's requests -> Mapped*; of those that are measured -> Measured*
+    List mapped_by_time, measured_by_time   # the same, the oldest first
 
 cdef struct Worklist:
     # What is to be done for connections by the thread that serves them.

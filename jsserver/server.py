@@ -84,6 +84,7 @@ class Server:
         if self.jetstream is not None:
             self.jetstream.complete = self.inbox.complete
         self.relay = self._make_relay()
+        self.inbox.measured = None if self.relay is None else self.relay.measured
         self.identity = Identity(options, front.name, front.id, lambda: front.cluster)
         self.system = System(
             self.plane,
@@ -222,7 +223,7 @@ class Server:
             return None
         from jsserver.services.relay import Relay
 
-        return Relay(self.accounts, self.options.system, self.front.id)
+        return Relay(self.accounts, self.options.system, self.front.id, self.front.name)
 
     def _make_held(self, needed: Needed) -> Held | None:
         front = self.front

@@ -39,6 +39,7 @@ cdef bint client_join(Client* c, Account* a) noexcept nogil:
     client_leave(c)
     client_forget_replies(c)    # of the user that it was before
     client_forget_mapped(c)
+    client_forget_measured(c)
     if c.account != a:
         client_drop_subs(c)
         account_hold(a)
@@ -68,6 +69,7 @@ cdef void client_free(Client* c) noexcept nogil:
     strmap_free(&c.subs)
     client_forget_replies(c)
     client_forget_mapped(c)
+    client_forget_measured(c)
     while c.head != NULL:
         k = c.head
         c.head = k.next

@@ -175,7 +175,7 @@ cdef int service_reply(Engine* e, Client* src, Account* at, const Msg* m) noexce
     draft_add(&subject, r.reply.p, r.reply.n)
     send_to(s, r.to, &to, &subject)
     if r.report.n:
-        report_answer(r, src)
+        report_answer(r, src, m.dest)
     is_last = s.respond == RESPOND_ONCE or (m.header.n == 0 and m.data.n == 0)
     if is_last:
         response_free(e, r)

@@ -134,6 +134,8 @@ cdef int client_deliver(Engine* e, Client* src, Sub* s, const Msg* m) noexcept n
     count_out(e, c, s, <Account*>m.account, total)
     if c.opts.responses and m.reply.n:
         note_response(c, m.reply)
+    if m.reply.n and (m.kind == KIND_ROUTER or m.kind == KIND_GATEWAY) and is_tracked(m.reply):
+        note_measured(c, m.reply)
     if s.max and s.delivered >= s.max:
         sub_drop(c, s)
     if client_pending(c) > e.limits.much_pending:

@@ -8,7 +8,10 @@ cdef enum InboxKind:
     IN_CLOSED = 103         # text: address, connect options, security; num: ConnFigures of the net layer
     IN_VIOLATION = 104      # as note_client: what, subject, queue, sid
     IN_TRACE = 105          # as note_client: verb, the rest of its line, of messages header and data; num[2] = TraceWay
-    IN_LATENCY = 106        # texts: subject, requestor, responder, header block; num: account's id, Report, then times
+    # texts: subject, requestor, responder, header block, the reply if another server knows the responder; num: account's id,
+    # Report, times
+    IN_LATENCY = 106
+    IN_MEASURED = 108       # of an answer that another server reports; texts: its subject, responder; num: account's id, times
     IN_UPGRADE = 110        # text: address, an HTTP request's head; num: port, bytes that came behind it
     IN_PEER = 111           # text: address, certificates in DER; num: port, whether frames follow; its connection waits
     IN_LINK = 112           # as note_client: a line's text; num[2] = LinkSaid

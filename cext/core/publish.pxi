@@ -72,6 +72,8 @@ cdef int publish(Client* c, Span subject, Span reply, Span header, Span data) no
         return 0
     if c.protocol.accepted != NULL:
         c.protocol.accepted(c)
+    if c.opts != NULL and c.opts.measured.n:
+        tell_measured(c, subject)
     if c.opts != NULL and c.opts.mapped.n:
         subject = answer_subject(c, subject)
     m.dest = subject

@@ -73,22 +73,22 @@ cdef bint is_watched(const ServiceImport* s, Env* env, Span header, bint* by_hea
 
 
 cdef void report_put(ServiceImport* s, int status, Span requestor, Span responder, Span header, int64_t start,
-                     int64_t service, int64_t system, int64_t total) noexcept nogil:
-    cdef Span texts[4]
-    cdef int64_t num[6]
+                     int64_t service, int64_t total, Span reply) noexcept nogil:
+    cdef Span texts[5]
+    cdef int64_t num[5]
     if s.latency.n == 0:        # nobody wants it any more
         return
     texts[0] = s.latency
     texts[1] = requestor
     texts[2] = responder
     texts[3] = header
+    texts[4] = reply
     num[0] = s.to.id
     num[1] = status
     num[2] = start
     num[3] = max(service, <int64_t>0)
-    num[4] = max(system, <int64_t>0)
-    num[5] = total
-    inbox_put(&s.account.engine.inbox, IN_LATENCY, 0, texts, 4, num, 6)
+    num[4] = total
+    inbox_put(&s.account.engine.inbox, IN_LATENCY, 0, texts, 5, num, 5)
 
 
 cdef void report_begin(Response* r, Client* src, Span header) noexcept nogil:
@@ -116,19 +116,24 @@ cdef inline Span report_header(const Response* r) noexcept nogil:
 
 
 cdef void report_failure(const Response* r, int status) noexcept nogil:
-    report_put(r.of, status, report_requestor(r), span(NULL, 0), report_header(r), r.began - r.rtt, 0, 0, 0)
+    report_put(r.of, status, report_requestor(r), span(NULL, 0), report_header(r), r.began - r.rtt, 0, 0,
+               span(NULL, 0))
 
 
-cdef void report_answer(const Response* r, const Client* by) noexcept nogil:
+cdef void report_answer(const Response* r, const Client* by, Span reply) noexcept nogil:
+    # by: NULL where the answer is not a connection's. An answer that comes from another server of the cluster, or of another
+    # one, was measured there, too.
     cdef Draft d
     cdef Engine* e = r.at.engine
     cdef int64_t service = e.env.now - r.began
-    cdef int64_t rtt = by.rtt if by != NULL else 0
+    cdef int64_t rtt = 0
+    cdef bint elsewhere = by != NULL and (by.kind == KIND_ROUTER or by.kind == KIND_GATEWAY)
     draft_open(&d)
-    if by != NULL:
+    if by != NULL and not elsewhere:
+        rtt = by.rtt
         client_describe(by, by.account.name, span(NULL, 0), True, False, &d)
-    report_put(r.of, REPORT_OK, report_requestor(r), draft_span(&d), report_header(r), r.began - r.rtt, service - rtt, 0,
-               r.rtt + service)
+    report_put(r.of, REPORT_OK, report_requestor(r), draft_span(&d), report_header(r), r.began - r.rtt, service - rtt,
+               r.rtt + service, reply if elsewhere else span(NULL, 0))
     draft_free(&d)
 
 
@@ -139,5 +144,5 @@ cdef void report_bad(ServiceImport* s, Client* src, Span header) noexcept nogil:
         return
     draft_open(&d)
     client_describe(src, src.account.name, span(NULL, 0), s.share, False, &d)
-    report_put(s, REPORT_BAD, draft_span(&d), span(NULL, 0), header, src.engine.env.now - src.rtt, 0, 0, 0)
+    report_put(s, REPORT_BAD, draft_span(&d), span(NULL, 0), header, src.engine.env.now - src.rtt, 0, 0, span(NULL, 0))
     draft_free(&d)

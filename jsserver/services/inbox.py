@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from jsserver.access.websocket import Websockets
     from jsserver.services.gateways import GatewayService
     from jsserver.services.leafs import LeafService
+    from jsserver.services.measured import Measured
     from jsserver.services.routes import Routes
 
 
@@ -122,6 +123,8 @@ class Inbox:
         authenticator would give."""
         self.on_peer: Callable[[Item], None] | None = None
         """Decides about clients' certificates."""
+        self.measured: Measured | None = None
+        """Reports the answers that other servers measure, too; None: there are none."""
         self.on_closed = on_closed
         self.admissions: dict[int, Admission] = {}
         """Who is behind each connection, while authentication is configured."""
@@ -142,6 +145,7 @@ class Inbox:
             engine.INBOX_ERROR: self._error,
             engine.INBOX_LOG: self._log_line,
             engine.INBOX_LATENCY: self._latency,
+            engine.INBOX_MEASURED: self._measured,
             engine.INBOX_PEER: self._peer,
         }
         self._links: dict[int, Linked] = {}
@@ -350,7 +354,12 @@ class Inbox:
     def _latency(self, item: Item) -> None:
         from jsserver.services import latency  # loaded where services are measured
 
-        latency.publish(self.accounts, item)
+        if self.measured is None or not self.measured.report(item):
+            latency.publish(self.accounts, item)
+
+    def _measured(self, item: Item) -> None:
+        if self.measured is not None:
+            self.measured.tell(item)
 
     def _log_line(self, item: Item) -> None:
         _, _, (_, is_error, *_), (text, *_) = item

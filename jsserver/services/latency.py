@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import NamedTuple
 
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import Item
@@ -20,13 +21,28 @@ DESCRIPTIONS = {
 _B3 = ("X-B3-Sampled", "X-B3-Traceid", "X-B3-Parentspanid", "X-B3-Spanid")
 
 
+class Times(NamedTuple):
+    """What is measured of an answer; `start`: wall, and all in ns."""
+
+    start: int
+    service: int
+    system: int
+    total: int
+
+
 def publish(accounts: Accounts, item: Item) -> None:
-    """Publishes the report that an INBOX_LATENCY is about, in the account that exports."""
-    _, _, (account, *numbers), (subject, requestor, responder, headers) = item
+    """Publishes the report that an INBOX_LATENCY is about, of an answer from here."""
+    _, _, (_, _, start, service, total), (_, _, responder, _, _) = item
+    publish_with(accounts, item, Times(start, service, 0, total), responder)
+
+
+def publish_with(accounts: Accounts, item: Item, times: Times, responder: bytes) -> None:
+    """Publishes a report with these times and this responder, in the account that exports."""
+    _, _, (account, status, *_), (subject, requestor, _, headers, _) = item
     name = accounts.name_of(account)
     if name not in accounts:
         return
-    body = report(tuple(numbers), requestor, responder, headers, new(), time.time_ns())
+    body = report((status, *times), requestor, responder, headers, new(), time.time_ns())
     accounts[name].publish(subject, b"", b"", body)
 
 

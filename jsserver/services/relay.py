@@ -1,5 +1,6 @@
 """Passes an account's requests about itself on to the other servers of a cluster, and their answers
-back to the requester; has these servers count subscriptions.
+back to the requester; has these servers count subscriptions and connections, and tell what they
+measured.
 
 Lives in the event loop. Loaded where the server is in a cluster.
 """
@@ -13,6 +14,7 @@ from typing import NamedTuple
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import Item
 from jsserver.services.elsewhere import Elsewhere
+from jsserver.services.measured import Measured
 from jsserver.services.subjects import OF_AN_ACCOUNT, SUBSCRIBERS_OF
 from jsserver.text.nuid import token
 
@@ -37,10 +39,12 @@ class Asked(NamedTuple):
 class Relay:
     """Connects the accounts of a server with the system account of its cluster."""
 
-    def __init__(self, accounts: Accounts, system_account: str, own: str) -> None:
+    def __init__(self, accounts: Accounts, system_account: str, own: str, name: str) -> None:
         """`own`: this server's id."""
         self.elsewhere = Elsewhere(accounts, system_account, own)
         """The connections of accounts at other servers."""
+        self.measured = Measured(accounts, system_account, name)
+        """What this server and others measure of one answer."""
         self._accounts = accounts
         self._system = accounts[system_account]
         self._inbox = f"{ANSWERS}{token(8)}.".encode()
@@ -88,7 +92,7 @@ class Relay:
         """Takes a message from the inbox if it is an answer, and passes it on; whether it was."""
         subject, _, headers, payload = item.texts
         if not subject.startswith(self._inbox):
-            return self.elsewhere.take(item)
+            return self.elsewhere.take(item) or self.measured.take(item)
         if subject in self._counts:
             self._counts[subject] += int(payload) if payload.isdigit() else 0
             return True

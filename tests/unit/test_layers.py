@@ -130,10 +130,14 @@ PARTS = {
     },
     "services.subjects": set(),
     "services.elsewhere": {"access.accounts"},
-    "services.relay": {
-        *("access.accounts", "services.elsewhere", "services.subjects", "text.nuid"),
-    },
     "services.latency": {"access.accounts", "text.goformat", "text.nuid"},
+    "services.measured": {
+        *("access.accounts", "services.latency", "text.goformat", "text.identity"),
+    },
+    "services.relay": {
+        *("access.accounts", "services.elsewhere", "services.measured", "services.subjects"),
+        "text.nuid",
+    },
     "services.linked": {
         *("access.clients", "config", "links", "process.sockets", "text.goformat"),
         "process.tasks",
@@ -159,7 +163,8 @@ PARTS = {
     "services.inbox": {
         *("access.accounts", "access.auth", "access.clientlog", "access.clients"),
         *("access.refusal", "access.websocket", "config", "process.logs", "services.latency"),
-        *("services.gateways", "services.leafs", "services.routes", "text.goformat"),
+        *("services.gateways", "services.leafs", "services.measured", "services.routes"),
+        "text.goformat",
         "process.tasks",
     },
     "services.jetstream": {
