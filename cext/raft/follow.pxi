@@ -4,6 +4,11 @@ cdef inline uint64_t leader_term(const AppendEntry* m) noexcept nogil:
     return m.lterm if m.lterm else m.term
 
 
+cdef inline uint64_t named(const AppendEntry* m) noexcept nogil:
+    # The last index that a message tells of the leader's log.
+    return m.pindex + (1 if m.n else 0)
+
+
 cdef int answer(Raft* r, uint64_t term, uint64_t index, bint success, Span to, RaftReply reply) noexcept nogil:
     cdef AppendResponse said
     cdef Bytes b
@@ -67,7 +72,7 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
     cdef int rc
     if r.role == RAFT_STOPPED or reply.n > REPLY_MAX or not append_entry_read(body, &m) or m.pterm > m.term:
         return RAFT_OK                          # terms only grow: a log that says otherwise ends there at its next start
-    if m.pindex + (1 if m.n else 0) < r.base and not catch_up:
+    if named(&m) < r.base and not catch_up:
         return RAFT_OK                          # it leads servers that began with empty directories
     # An inbox of a former catch-up may still fill up from a server that does not say its term.
     if catch_up and (m.lterm == 0 or m.pindex < r.log.last) and not is_inbox(r, catch_up):
@@ -87,6 +92,8 @@ cdef int raft_append(Raft* r, Span body, Span reply, uint64_t catch_up) noexcept
     r.follow.seek.on = False
     r.follow.led = r.now
     await_leader(r)
+    if named(&m) >= r.apply.commit:
+        r.follow.short_since = 0
     if r.follow.behind.state == CATCHING_UP:
         if has_caught_up(r):
             catching_up_over(r)
@@ -121,7 +128,7 @@ cdef bint asks_back(Raft* r, const AppendEntry* m) noexcept nogil:
     cdef bint outside = not r.managed and not r.observer and is_outside(r)
     f.returns = outside and (f.returns or f.met == 0)
     if f.met == 0:
-        f.met = m.pindex + (1 if m.n else 0)
+        f.met = named(m)
     return f.returns and r.now - f.behind.active >= STALLED
 
 
@@ -142,11 +149,19 @@ cdef int leader_heard(Raft* r, const AppendEntry* m, Span reply) noexcept nogil:
         memcpy(r.follow.answer, reply.p, reply.n)
     r.follow.n_answer = reply.n
     r.follow.leader = m.leader
-    if changed or m.pindex + (1 if m.n else 0) >= r.apply.commit:
+    if changed:
         r.follow.short_since = 0
-    elif r.follow.short_since == 0:
+    elif r.follow.short_since == 0 and named(m) < r.apply.commit:
         r.follow.short_since = r.now
     return act_role(r) if changed else RAFT_OK
+
+
+cdef bint is_short(const Raft* r) noexcept nogil:
+    # Whether the leader's log ends before what is committed here. A leader begins its term with all that was committed before:
+    # each of its messages names at least that. Only where entries of its term are in this log may more be committed by now, and
+    # a message that names less be an old one; or the leader has lost its log since, and leads again in the same term.
+    cdef int64_t patience = LATE if r.log.last_term == r.term else QUORUM_LOST
+    return r.follow.short_since != 0 and r.now - r.follow.short_since >= patience
 
 
 cdef bint is_overrun(Raft* r) noexcept nogil:
@@ -173,7 +188,7 @@ cdef int overlap_take(Raft* r, const AppendEntry* m, Span body, Span reply, uint
     cdef uint64_t term, after
     cdef int rc
     if m.pindex < r.apply.commit:
-        if r.follow.short_since and r.now - r.follow.short_since >= QUORUM_LOST:
+        if not catch_up and is_short(r):
             return act_plain(r, ACT_DIVERGED, m.pindex, m.pterm, m.leader)     # the leader never had it, or has lost it
         return RAFT_OK                          # it was taken before
     term = term_at(&r.log, m.pindex)
@@ -181,7 +196,7 @@ cdef int overlap_take(Raft* r, const AppendEntry* m, Span body, Span reply, uint
         # What came twice, or late, is here already. To cut it off and take it again, as nats-server does, would take
         # back entries that a quorum was made of.
         if m.n == 0 or m.pindex < r.log.last and term_at(&r.log, m.pindex + 1) == m.term:
-            rc = commit_take(r, min(m.commit, m.pindex + (1 if m.n else 0)))
+            rc = commit_take(r, min(m.commit, named(m)))
             if rc < 0:
                 return rc
             return catch_up_took(r, m, body, reply) if catch_up else repeated_answer(r, m, reply)
@@ -199,7 +214,7 @@ cdef int overlap_take(Raft* r, const AppendEntry* m, Span body, Span reply, uint
 
 cdef int repeated_answer(Raft* r, const AppendEntry* m, Span reply) noexcept nogil:
     # The log is the leader's up to this message; what of that is on disk counts.
-    cdef uint64_t index = min(m.pindex + (1 if m.n else 0), r.log.stored)
+    cdef uint64_t index = min(named(m), r.log.stored)
     return answer(r, term_at(&r.log, index), index, True, reply, REPLY_NONE)
 
 
@@ -248,7 +263,7 @@ cdef int entries_take(Raft* r, const AppendEntry* m, Span body, Span reply, uint
     cdef RaftAction a
     cdef int rc
     if not catch_up and r.lost and r.whole_at == 0:
-        r.whole_at = m.pindex + (1 if m.n else 0)
+        r.whole_at = named(m)
     if m.n == 0:
         rc = whole_look(r)
         if rc < 0:

@@ -19,6 +19,9 @@ cdef int64_t STALLED = 2 * SECOND                   # of a catch-up without prog
 
 # Not nats-server's: without a leader for so long, and nothing applied, a member that lacks committed state asks for votes.
 cdef int64_t LEADERLESS = 15 * SECOND
+# Not nats-server's: every message comes sooner. A leader whose entries are in the log, and that names less, had more: its message
+# is late, unless the leader names less for longer.
+cdef int64_t LATE = 30 * SECOND
 # Not nats-server's: of a member that was opened and sees the others, but no leader.
 cdef int64_t SEEK_ALL = 200 * MILLISECOND           # all others are there: what a leader subscribes to had the time to come
 cdef int64_t SEEK_CHOSEN = 20 * MILLISECOND         # a quorum of a new group is there: the others may come, too

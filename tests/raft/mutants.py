@@ -117,8 +117,8 @@ MUTANTS = [
     Mutant(
         "what is committed is not cut off",
         "follow",
-        "    if m.pindex < r.apply.commit:\n        if r.follow.short_since",
-        "    if not BROKEN and m.pindex < r.apply.commit:\n        if r.follow.short_since",
+        "    if m.pindex < r.apply.commit:\n        if not catch_up and",
+        "    if not BROKEN and m.pindex < r.apply.commit:\n        if not catch_up and",
         6,
     ),
     Mutant(
@@ -161,8 +161,8 @@ MUTANTS = [
     Mutant(
         "a leader that is heard is not disturbed",
         "follow",
-        "    await_leader(r)\n    if r.follow.behind",
-        "    if not BROKEN:\n        await_leader(r)\n    if r.follow.behind",
+        "    await_leader(r)\n    if named(",
+        "    if not BROKEN:\n        await_leader(r)\n    if named(",
         1,
     ),
     Mutant(

@@ -61,6 +61,7 @@ class Play:
         self.logs: dict[str, dict[int, bytes]] = {}
         self.rounds: dict[str, list[dict[str, Any]]] = {}
         self.mail: dict[str, list[tuple[bytes, bytes, bytes]]] = {}
+        self.doubles: dict[str, list[tuple[bytes, bytes, bytes]]] = {}
         self.snapshots: dict[str, tuple[int, int]] = {}
         self.lacking: set[str] = set()
         self.lost: set[str] = set()
@@ -186,6 +187,15 @@ class Play:
         """Messages that wait for these members are lost."""
         for name in names:
             self.mail[name] = []
+
+    def do_double(self, name: str) -> None:
+        """Messages that wait for a member come again with `late`."""
+        self.doubles[name] = list(self.mail[name])
+
+    def do_late(self, name: str) -> None:
+        """Late doubles arrive at a member."""
+        self.mail[name] += self.doubles[name]
+        self.do_deliver(name)
 
     def do_settle(self, *names: str) -> None:
         """These members sync and hear each other until nothing is left; nothing of it is shown."""
