@@ -6,7 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.cext.raft import Group, Refused, append_entry, peer_state, write_append_entry
+from tests.cext.raft import (
+    Group,
+    Refused,
+    append_entry,
+    append_response,
+    peer_state,
+    write_append_entry,
+)
 from tests.raft.disk import Disk, Entries
 from tests.raft.promises import Broken, check_members
 
@@ -59,6 +66,8 @@ class Member:
         self.applied = 0
         self.leads = False
         self.asked: list[Asked] = []
+        self.answered: dict[bytes, int] = {}
+        """The last round that each other member has answered in this life."""
 
     # ---- its life
 
@@ -66,7 +75,7 @@ class Member:
         d = self.disk
         term, index, peers, state = d.snapshot
         self.life += 1
-        self.round, self.syncing, self.asked = [], [], []
+        self.round, self.syncing, self.asked, self.answered = [], [], [], {}
         self.base = peers or d.peers
         known = peer_state(self.base)
         assert known is not None
@@ -120,6 +129,13 @@ class Member:
         term = self.group.state()["term"]
         self.asked.append(Asked(self.group.ask(), term, last_term, applied))
         self.drain()
+
+    def heard(self, round_: int, body: bytes) -> None:
+        """An answer in the inbox of a round."""
+        r = append_response(body)
+        assert r is not None
+        if r["success"]:
+            self.answered[r["peer"]] = max(round_, self.answered.get(r["peer"], 0))
 
     def drain(self) -> None:
         while self.group is not None and (actions := self.group.actions()):

@@ -93,6 +93,14 @@ class Promises:
         if not member.disk.lost and term == member.group.state()["term"] and index < upto:
             raise Broken(f"{member.name!r} takes back {term}/{upto}, which it confirmed")
 
+    def led(self, leader: "Member", round_: int) -> None:
+        """A leader is confirmed by the answers of a quorum, to the round that asked or a later."""
+        assert leader.group is not None
+        peers = [p[0] for p in leader.group.peers()]
+        have = sum(p == leader.name or leader.answered.get(p, 0) >= round_ for p in peers)
+        if have < leader.group.state()["quorum"]:
+            raise Broken(f"{leader.name!r} is confirmed by round {round_}, which {have} answered")
+
     def committed(self, leader: "Member", index: int, term: int) -> None:
         """A leader commits an entry of its own term, that a quorum has on disk."""
         assert leader.group is not None

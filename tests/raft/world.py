@@ -140,6 +140,7 @@ class World:
                 self.heard[name] = self.now
                 _, life, number, _ = to.split(b".", 3)
                 if int(life) == member.life:
+                    member.heard(int(number), body)
                     member.call("response", body, reply, int(number))
             case b"C":
                 _, life, inbox, _ = to.split(b".", 3)
@@ -172,6 +173,7 @@ class World:
             member.asked.remove(asked)
             if asked.term == s["term"]:
                 self.confirmed += 1
+                self.promises.led(member, asked.round)
                 if asked.last_term > s["term"]:
                     raise Broken(
                         f"{member.name!r} leads by confirmation in term {s['term']}, though one led"
