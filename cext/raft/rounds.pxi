@@ -33,7 +33,7 @@ cdef int round_heard(Raft* r, RaftPeer* p, uint64_t round) noexcept nogil:
 cdef uint64_t raft_ask(Raft* r) noexcept nogil:
     if r.role != RAFT_LEADER:
         return UINT64_MAX
-    if quorum(&r.members) == 1 and r.members.n == 1:
+    if r.members.size == 1 and peer_find(&r.members, r.id) != NULL:
         r.round += 1                            # nobody else can lead
         r.lead.confirmed = r.round
         return r.round
