@@ -171,6 +171,7 @@ class Server:
             server_id=front.id,
             routes=self.routes,
             met=self._met,
+            lost=lambda server: self._lost(server, far=True),
             security=lambda: front.listeners.links,
         )
 
@@ -410,8 +411,8 @@ class Server:
         if self.events is not None:
             self.events.hurry()
 
-    def _lost(self, server: str) -> None:
-        for one in (self.meta, self.relay):
+    def _lost(self, server: str, far: bool = False) -> None:
+        for one in (None if far else self.meta, self.relay):
             if one is not None:
                 one.lost(server)
 

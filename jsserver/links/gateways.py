@@ -194,6 +194,10 @@ class Gateways:
 
     # ---- lines to send
 
+    def names(self) -> set[str]:
+        """The names of the servers that open links go to or come from."""
+        return {self.name_of(link.number) for link in self.shown()}
+
     def _info(self) -> GatewayInfo:
         s = self.settings
         return GatewayInfo(

@@ -6,10 +6,14 @@ Lives in the event loop.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
+
+from jsserver.cext.engine import PlaneClosed
 
 if TYPE_CHECKING:
     from jsserver.access.accounts import Accounts
@@ -47,6 +51,7 @@ class Elsewhere:
         self._own = own
         self._said: dict[str, dict[str, tuple[int, int, float]]] = {}
         """Clients, leaf nodes, and when the server said so, by account and the server's name."""
+        self._timer: asyncio.TimerHandle | None = None
         self._system.serve_requests(COUNTS)
 
     def take(self, item: Item) -> bool:
@@ -65,15 +70,32 @@ class Elsewhere:
         return True
 
     def _note(self, said: _Said) -> None:
-        now = time.monotonic()
         servers = self._said.setdefault(said.acc, {})
-        for name, (_, _, heard) in list(servers.items()):
-            if heard < now - HEARD_SECONDS:
-                del servers[name]
         servers.pop(said.server.name, None)
         if (said.conns > 0 or said.leafnodes > 0) and len(servers) < SERVERS_MAX:
-            servers[said.server.name] = max(said.conns, 0), max(said.leafnodes, 0), now
+            counts = max(said.conns, 0), max(said.leafnodes, 0)
+            servers[said.server.name] = *counts, time.monotonic()
+            if self._timer is None:
+                self._wait()
         self._count(said.acc)
+
+    def _wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(HEARD_SECONDS / 2, self._forget)
+
+    def _forget(self) -> None:
+        """Forgets the words of servers that have fallen silent."""
+        self._timer = None
+        oldest = time.monotonic() - HEARD_SECONDS
+        for account, servers in list(self._said.items()):
+            silent = [name for name, (_, _, heard) in servers.items() if heard < oldest]
+            for name in silent:
+                del servers[name]
+            if silent:
+                with suppress(PlaneClosed):  # the server ends
+                    self._count(account)
+        if self._said:
+            self._wait()
 
     def lost(self, server: str) -> None:
         """A server of this name is gone, and its clients may come here."""

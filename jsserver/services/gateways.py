@@ -67,14 +67,17 @@ class GatewayService:
         server_id: str,
         routes: Routes | None,
         met: Callable[[], None],
+        lost: Callable[[str], None],
         security: Callable[[], Links | None],
     ) -> None:
-        """`met`: is called with each new remote cluster; `security`: TLS of links."""
+        """`met`: is called with each new remote cluster; `lost`: with the name of a server that no
+        link goes to or comes from any more; `security`: TLS of links."""
         self._security = security
         self._options = options
         self._plane = plane
         self._log = log
         self._met = met
+        self._lost = lost
         self._routes = routes
         self._where: dict[int, str] = {}
         """Remote addresses by connection number."""
@@ -186,7 +189,10 @@ class GatewayService:
             self._log.info(f"{who} - {slow}")
         self._log.info(f"{who} - Gateway connection closed: {reason}")
         del self._where[number]
+        name = self.gateways.name_of(number)
         self.gateways.closed(number, self._pace.now())
+        if name and name not in self.gateways.names():
+            self._lost(name)
         self._pace.go_on()
 
     def _named(self, number: int) -> str:

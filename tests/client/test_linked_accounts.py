@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.client.aio import asynchronous, connected, until
-from tests.client.mesh import Cluster, meet, page
+from tests.client.gateways import Supercluster
+from tests.client.mesh import Cluster, meet, mixtures, page
 from tests.client.test_callout_diff import ISSUER, user_of
 from tests.client.test_callout_diff import response as callout_response
 from tests.client.test_operator_cluster import OPERATOR, SYSTEM, full, login, push
@@ -93,6 +94,54 @@ async def test_connections_are_counted_at_all_servers(servers: Servers, tmp_path
         return sorted({*found} - {"in"})
 
     assert await alike(servers, case)
+
+
+LIMITED = """
+    accounts {
+        SYS { users: [{ user: sys, password: sys }] }
+        A { users: [{ user: a, password: a }], limits { max_connections: 1, max_leafnodes: 1 } }
+    }
+    system_account: SYS
+"""
+
+
+@pytest.mark.parametrize("kinds", mixtures("o-o", "o-p", "p-o", soak=["p-p"]))
+@asynchronous
+async def test_connections_are_counted_at_other_clusters(servers: Servers, kinds: str) -> None:
+    joined = Supercluster(servers)
+    joined.start(kinds, rest=LIMITED)
+    one, other = joined.members
+    login = {"user": "a", "password": "a", "allow_reconnect": False}
+
+    async def enters(server: Server, stack: contextlib.AsyncExitStack) -> bool:
+        try:
+            await stack.enter_async_context(connected(server, **login, connect_timeout=10))
+        except Exception:
+            return False
+        return True
+
+    async def lets_in() -> bool:
+        async with contextlib.AsyncExitStack() as stack:
+            return await enters(one, stack)
+
+    async def refuses() -> bool:
+        return not await lets_in()
+
+    system = {"user": "sys", "password": "sys"}
+    async with connected(one, **system) as here, connected(other, **system) as there:
+        await meet([here, there])
+        assert await lets_in()
+    async with contextlib.AsyncExitStack() as stack:
+        await until(lambda: enters(other, stack), 20)
+        await until(refuses, 20)
+    await until(lets_in, 20)
+    if kinds.startswith("p"):
+        return  # nats-server counts the connections of a lost server for minutes
+    async with contextlib.AsyncExitStack() as stack:
+        await until(lambda: enters(other, stack), 20)
+        await until(refuses, 20)
+        other.kill()
+        await until(lets_in, 20)
 
 
 @asynchronous
