@@ -96,12 +96,13 @@ cdef class LinkHandle:
         if rc != 0:
             raise MemoryError
 
-    cdef int hold(self, int kind, int64_t ping_max, int64_t write_deadline, bint whole_writes) except -1:
+    cdef int hold(self, int kind, int64_t ping_interval, int64_t ping_max, int64_t write_deadline, bint whole_writes) except -1:
         cdef bint open
         cdef Terms* t = &self.plane.m.net.terms[kind]
         with nogil:
             open = self.plane.enter()
             if open:
+                t.ping_interval = ping_interval
                 t.ping_max = ping_max
                 t.write_deadline = write_deadline
                 t.whole_writes = whole_writes
@@ -166,10 +167,10 @@ cdef class MeshHandle(LinkHandle):
             self.plane.leave()
         self.plane.check(open)
 
-    def limit(self, *, int64_t ping_max, int64_t write_deadline, bint whole_writes):
-        """What routes are held to: PINGs without an answer, and ns until one that takes no bytes is closed; with whole_writes:
-        until one that does not take all that waited then. 0: as all are."""
-        self.hold(KIND_ROUTER, ping_max, write_deadline, whole_writes)
+    def limit(self, *, int64_t ping_interval, int64_t ping_max, int64_t write_deadline, bint whole_writes):
+        """What routes are held to: ns between PINGs, PINGs without an answer, and ns until one that takes no bytes is closed; with
+        whole_writes: until one that does not take all that waited then. 0: as all are."""
+        self.hold(KIND_ROUTER, ping_interval, ping_max, write_deadline, whole_writes)
 
     def dial(self, int fd, int64_t timeout, security=None, bytes name not None=b""):
         """A route over a non-blocking socket that connect() was called for, and which is the data plane's from then on: its
@@ -232,9 +233,9 @@ cdef class MeshHandle(LinkHandle):
 cdef class LeafHandle(LinkHandle):
     """The leaf nodes of a data plane, and the hubs that it is a leaf node of. DataPlane.leaf_links() makes it."""
 
-    def limit(self, int64_t write_deadline, bint whole_writes):
+    def limit(self, *, int64_t ping_interval, int64_t ping_max, int64_t write_deadline, bint whole_writes):
         """What leaf nodes and hubs are held to, as MeshHandle.limit."""
-        self.hold(KIND_LEAF, 0, write_deadline, whole_writes)
+        self.hold(KIND_LEAF, ping_interval, ping_max, write_deadline, whole_writes)
 
     def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b"",
              bytes request not None=b""):
@@ -288,9 +289,9 @@ cdef class LeafHandle(LinkHandle):
 cdef class GatewayHandle(LinkHandle):
     """The connections of a data plane to servers of other clusters. DataPlane.gateway_links() makes it."""
 
-    def limit(self, int64_t write_deadline, bint whole_writes):
+    def limit(self, *, int64_t ping_interval, int64_t ping_max, int64_t write_deadline, bint whole_writes):
         """As LeafHandle.limit."""
-        self.hold(KIND_GATEWAY, 0, write_deadline, whole_writes)
+        self.hold(KIND_GATEWAY, ping_interval, ping_max, write_deadline, whole_writes)
 
     def dial(self, int fd, int64_t timeout, int64_t patience, security=None, bytes name not None=b""):
         """As MeshHandle.dial. It closes, too, if the other server is not let in within `patience` ns from then on."""

@@ -116,11 +116,8 @@ def _read_tls(block: Cluster, value: Value, problems: Problems) -> None:
 def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> None:
     block.ping_interval = as_duration(value, "ping_interval", problems)
     if block.ping_interval > PING_INTERVAL_MAX:
-        problems.warn(
-            value,
-            "ping_interval",
-            "Cluster 'ping_interval' will reset to 30s which is the max for routes",
-        )
+        what = "Cluster 'ping_interval' will reset to 30s which is the max for routes"
+        problems.warnings.append(f"{value.place}: {what}")
         block.ping_interval = PING_INTERVAL_MAX
 
 

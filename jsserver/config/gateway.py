@@ -20,6 +20,7 @@ from jsserver.config.values import (
     Problems,
     Reader,
     address,
+    as_duration,
     as_map,
     as_text,
     flag,
@@ -29,7 +30,9 @@ from jsserver.config.values import (
     text,
     type_name,
 )
-from jsserver.text.goformat import quote
+from jsserver.text.goformat import SECOND, quote
+
+PING_INTERVAL_MAX = 15 * SECOND
 
 
 def parse_gateway(url: str) -> GatewayUrl:
@@ -95,6 +98,14 @@ def _read_gateways(block: Gateway, value: Value, problems: Problems) -> None:
         block.gateways.append(remote)
 
 
+def _read_ping_interval(block: Gateway, value: Value, problems: Problems) -> None:
+    block.ping_interval = as_duration(value, "ping_interval", problems)
+    if block.ping_interval > PING_INTERVAL_MAX:
+        what = "Gateway 'ping_interval' will reset to 15s which is the max for gateways"
+        problems.warnings.append(f"{value.place}: {what}")
+        block.ping_interval = PING_INTERVAL_MAX
+
+
 _BLOCK: dict[str, Reader] = {
     "name": _read_name,
     "listen": address("host", "port"),
@@ -107,6 +118,8 @@ _BLOCK: dict[str, Reader] = {
     "gateways": _read_gateways,
     **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), flag("reject_unknown")),
     "tls": _read_tls,
+    "ping_interval": _read_ping_interval,
+    "ping_max": integer("ping_max"),
     "write_deadline": read_write_deadline,
     "write_timeout": read_write_timeout,
 }

@@ -40,6 +40,9 @@ class Gateway(Block):
     connect_retries: int = 0
     connect_backoff: bool = False
     reject_unknown: bool = False
+    ping_interval: int = 0
+    """ns; 0, of `ping_max` too: as for all connections."""
+    ping_max: int = 0
     write_deadline: int = 0
     write_timeout: str = ""
     gateways: list[RemoteGateway] = each(list)

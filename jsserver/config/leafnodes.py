@@ -359,6 +359,8 @@ _BLOCK: dict[str, Reader] = {
     "no_advertise": flag("no_advertise"),
     "compression": compression("s2_auto"),
     "tls": _read_tls,
+    "ping_interval": _duration("ping_interval"),
+    "ping_max": integer("ping_max"),
     "write_deadline": read_write_deadline,
     "write_timeout": read_write_timeout,
 }

@@ -122,6 +122,9 @@ class Leafnodes(Block):
     isolate: bool = False
     compression: str = "s2_auto"
     rtt_thresholds: list[int] = each(list)
+    ping_interval: int = 0
+    """ns; 0, of `ping_max` too: as for all connections."""
+    ping_max: int = 0
     write_deadline: int = 0
     write_timeout: str = ""
     tls: Tls | None = None

@@ -27,6 +27,7 @@ _SPANS = frozenset(
         *("ping_interval", "lame_duck_duration", "lame_duck_grace_period"),
         *("jetstream.sync_interval", "websocket.handshake_timeout", "websocket.ping_interval"),
         *("leafnodes.reconnect", "leafnodes.dial_timeout"),
+        *("leafnodes.ping_interval", "gateway.ping_interval"),
     )
 )
 _SECRET = frozenset(("gateway.password", "leafnodes.password"))

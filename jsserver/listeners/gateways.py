@@ -51,7 +51,7 @@ class GatewayListener(PlaneListener):
         self._handle.configure(
             ListenerConfig(
                 handshake_timeout=0,
-                ping_interval=0,
+                ping_interval=max(self.options.gateway.ping_interval, 0),
                 auth_timeout=int(self.options.gateway.auth_timeout * 1e9),
                 auth_required=True,
                 no_auth_user=False,

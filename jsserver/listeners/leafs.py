@@ -50,7 +50,7 @@ class LeafListener(PlaneListener):
         self._handle.configure(
             ListenerConfig(
                 handshake_timeout=0,
-                ping_interval=0,
+                ping_interval=max(self.options.leafnodes.ping_interval, 0),
                 auth_timeout=int(self.options.leafnodes.auth_timeout * 1e9),
                 auth_required=True,
                 no_auth_user=False,

@@ -122,7 +122,12 @@ class GatewayService:
             s.host = s.url.rpartition(":")[0].strip("[]")
         s.urls = [s.url]
         self._log.info(f"Address for gateway {quote(s.name)} is {s.url}")
-        self._handle.limit(max(o.write_deadline, 0), o.write_timeout == "close")
+        self._handle.limit(
+            ping_interval=max(o.ping_interval, 0),
+            ping_max=max(o.ping_max, 0),
+            write_deadline=max(o.write_deadline, 0),
+            whole_writes=o.write_timeout == "close",
+        )
         self.gateways.start(self._pace.now())
         self._pace.go_on()
 

@@ -225,7 +225,12 @@ class LeafService:
             s.host, s.port = host.strip("[]"), int(reached)
         s.urls, s.ws_urls = [*urls, *s.urls], [*self._ws_urls, *s.ws_urls]
         o = self._options.leafnodes
-        self._handle.limit(max(o.write_deadline, 0), o.write_timeout == "close")
+        self._handle.limit(
+            ping_interval=max(o.ping_interval, 0),
+            ping_max=max(o.ping_max, 0),
+            write_deadline=max(o.write_deadline, 0),
+            whole_writes=o.write_timeout == "close",
+        )
         self._open_accounts()
         self.leafs.start(self._pace.now())
         self._pace.go_on()

@@ -241,6 +241,7 @@ class Routes:
     def _limit(self) -> None:
         o = self._options.cluster
         self._handle.limit(
+            ping_interval=max(o.ping_interval, 0),
             ping_max=max(o.ping_max, 0),
             write_deadline=max(o.write_deadline, 0),
             whole_writes=o.write_timeout == "close",
