@@ -60,6 +60,8 @@ class World:
         self.promises = Promises()
         self.leaders: dict[int, bytes] = {}
         self.applied: dict[int, str] = {}
+        self.committed: dict[int, int] = {}
+        """The term in which each index was applied first."""
         self.proposed = 0
         self.kept: set[bytes] = set()
         self.heard: dict[bytes, int] = {}
@@ -183,8 +185,9 @@ class World:
                     raise Broken(f"{member.name!r} is confirmed, and lacks what was applied")
 
     def check_complete(self, leader: Member, s: dict[str, Any]) -> None:
-        """A leader has all that was ever committed."""
-        last = max(self.applied, default=0)
+        """A leader has all that was committed in earlier terms. In later ones another may have
+        committed more: the last vote for this leader may have been on its way for long."""
+        last = max((i for i, term in self.committed.items() if term < s["term"]), default=0)
         if s["last"] < last:
             raise Broken(f"{leader.name!r} leads with {s['last']} entries of {last}")
         for index in range(leader.applied + 1, last + 1):
@@ -197,6 +200,9 @@ class World:
         what = repr((m["term"], m["entries"]))
         if self.applied.setdefault(index, what) != what:
             raise Broken(f"{member.name!r} applies another entry at {index}")
+        if index not in self.committed:
+            assert member.group is not None
+            self.committed[index] = member.group.state()["term"]
         self.kept.update(data for kind, data in m["entries"] if kind == NORMAL)
 
     def check_state(self, member: Member) -> None:
