@@ -21,6 +21,8 @@ class Disk:
         self.snapshot: Snapshot = (0, 0, b"", [])
         self.peers = peers
         self.lost = False
+        self.replaced = False
+        """It is another disk, with nothing on it, and its member was not `lost` since."""
         self.full = False
 
     def carry_out(self, op: dict[str, Any]) -> None:
@@ -38,6 +40,7 @@ class Disk:
                 self.peers = op["body"]
             case "lost" | "whole":
                 self.lost = op["act"] == "lost"
+                self.replaced = False
 
     def keep(self, snapshot: Snapshot) -> None:
         """A snapshot of what is applied takes the place of the log up to there."""
@@ -48,6 +51,13 @@ class Disk:
         """How many members it names."""
         state = peer_state(self.peers)
         return len(state["peers"]) if state is not None else 0
+
+    def has_log(self) -> bool:
+        return bool(self.records or self.snapshot[1])
+
+    def forgets(self) -> bool:
+        """Whether it may lack what its member has promised."""
+        return self.lost or self.replaced
 
     def begin_again(self) -> None:
         """A server that was removed and comes back has nothing of the group but its vote."""
@@ -65,9 +75,10 @@ class Disk:
                 self.carry_out(op)
 
     def damage(self, rng: random.Random) -> None:
-        """Something is found damaged at the next start and put aside: the member is lost."""
+        """Something is found damaged at the next start and put aside: the member is lost. Or the
+        disk is replaced, and nothing says so."""
         self.lost = True
-        what = rng.choice(("log", "vote", "snapshot", "all"))
+        what = rng.choice(("log", "vote", "snapshot", "all", "disk"))
         if what == "log" and self.records:
             at = rng.choice(list(self.records))
             self.records = {i: r for i, r in self.records.items() if i < at}
@@ -78,4 +89,5 @@ class Disk:
             self.records = {}
         else:
             self.__init__(self.peers)  # type: ignore[misc]
-            self.lost = True
+            self.lost = what == "all"
+            self.replaced = what == "disk"

@@ -45,7 +45,7 @@ class Asked:
     last_term: int
     """The last term that had a leader."""
     applied: int
-    """The last index that any member had applied."""
+    """The last index that any member had applied, and so the group had committed."""
 
 
 class Member:
@@ -90,6 +90,7 @@ class Member:
             snapshot_index=index,
             managed=self.world.managed,
             lost=d.lost,
+            fresh=not (d.term or d.has_log() or d.lost),
         )
         self.state = list(state)
         self.applied = index
@@ -211,7 +212,7 @@ class Member:
             case "send":
                 self.world.send(self, a)
             case "commit":
-                self.apply_to(a["index"])
+                self.committed(a["index"])
             case "install":
                 self.install(a)
             case "record":
@@ -254,12 +255,28 @@ class Member:
         body = write_append_entry(self.name, now["term"], now["commit"], term, index, entries, 0)
         self.world.deliver(self, a["to"], b"R." + self.name, body)
 
-    def apply_to(self, index: int) -> None:
+    def committed(self, index: int) -> None:
+        """What is committed is applied, in some histories later."""
         assert self.group is not None
         if index in self.log and self.group.role() in ("elected", "leader"):
             last = append_entry(self.log[index])
             assert last is not None
             self.world.promises.committed(self, index, last["term"])
+        delay = self.world.apply_time()
+        if delay == 0:
+            self.apply_to(index)
+            return
+
+        def apply() -> None:
+            self.apply_to(index)
+            self.drain()
+
+        self.later(delay, apply)
+
+    def apply_to(self, index: int) -> None:
+        assert self.group is not None
+        if index <= self.applied:
+            return
         while self.applied < index:
             record = self.log.get(self.applied + 1)
             if record is None:

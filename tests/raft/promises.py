@@ -56,7 +56,7 @@ class Promises:
         d = member.disk
         if (d.term, d.vote) != (term, candidate) and d.term <= term:
             raise Broken(f"{member.name!r} tells of a vote in term {term} that is not on its disk")
-        if d.lost:
+        if d.forgets():
             return
         before = self.votes.setdefault((member.name, term), candidate)
         if before != candidate:
@@ -90,7 +90,7 @@ class Promises:
         """What a leader may have counted stays as long as its term lasts."""
         assert member.group is not None
         term, upto = self.confirmed.get(member.name, (0, 0))
-        if not member.disk.lost and term == member.group.state()["term"] and index < upto:
+        if not member.disk.forgets() and term == member.group.state()["term"] and index < upto:
             raise Broken(f"{member.name!r} takes back {term}/{upto}, which it confirmed")
 
     def led(self, leader: "Member", round_: int) -> None:
@@ -109,7 +109,7 @@ class Promises:
             raise Broken(f"{leader.name!r} commits {term}/{index} by counting, in term {s['term']}")
         members = leader.world.members
         peers = [members[p[0]] for p in leader.group.peers() if p[0] in members]
-        have = sum(m.disk.lost or has(m, term, index) for m in peers)
+        have = sum(m.disk.forgets() or has(m, term, index) for m in peers)
         if have < s["quorum"]:
             raise Broken(f"{leader.name!r} commits {term}/{index}, which {have} have on disk")
 

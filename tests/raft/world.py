@@ -44,6 +44,7 @@ class World:
         self.moving = self.managed
         self.odd = seed % 3 == 0
         self.deaf = seed % 2 == 0
+        self.slow = seed % 4 == 1
         self.storm = 6 if seed // 2 % 2 else 1
         self.calm = False
         self.weather_until = 0
@@ -75,6 +76,12 @@ class World:
         if not self.peace and self.random.random() < 0.002:
             return self.random.randrange(5 * SECOND)
         return self.random.randrange(100_000, 20 * MILLISECOND)
+
+    def apply_time(self) -> int:
+        """How long what is committed waits to be applied."""
+        if not self.slow or self.peace or self.random.random() >= 0.02:
+            return 0
+        return self.random.randrange(3 * SECOND)
 
     # ---- the network
 
@@ -181,8 +188,8 @@ class World:
                         f"{member.name!r} leads by confirmation in term {s['term']}, though one led"
                         f" in term {asked.last_term} when it asked"
                     )
-                if asked.applied > member.applied:
-                    raise Broken(f"{member.name!r} is confirmed, and lacks what was applied")
+                if asked.applied > s["commit"]:
+                    raise Broken(f"{member.name!r} is confirmed, and lacks what was committed")
 
     def check_complete(self, leader: Member, s: dict[str, Any]) -> None:
         """A leader has all that was committed in earlier terms. In later ones another may have
@@ -369,8 +376,9 @@ class World:
 
     def hurt(self, member: Member) -> None:
         """A disk is damaged, as long as those that are hurt are a minority of a whole group."""
-        lost = sum(m.disk.lost for m in self.members.values())
-        whole = all(m.disk.knows() >= self.n for m in self.members.values())
+        disks = [m.disk for m in self.members.values()]
+        lost = sum(disk.forgets() for disk in disks)
+        whole = all(disk.knows() >= self.n and disk.has_log() for disk in disks)
         if whole and not self.moving and lost < (self.n - 1) // 2:
             member.stop()
             self.promises.forget(member.name)
@@ -437,7 +445,7 @@ class World:
         for member in self.members.values():
             if member.name in self.voters(leader) and leader.applied - member.applied > 100:
                 raise Broken(f"{member.name!r} is left behind: {self.roles()}")
-            if member.disk.lost and member.name in self.voters(leader):
+            if member.disk.forgets() and member.name in self.voters(leader):
                 raise Broken(f"{member.name!r} is still lost: {self.roles()}")
         short = min(states, key=len)
         if any(state[: len(short)] != short for state in states):
