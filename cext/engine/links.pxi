@@ -168,8 +168,8 @@ cdef class MeshHandle(LinkHandle):
         self.plane.check(open)
 
     def limit(self, *, int64_t ping_interval, int64_t ping_max, int64_t write_deadline, bint whole_writes):
-        """What routes are held to: ns between PINGs, PINGs without an answer, and ns until one that takes no bytes is closed; with
-        whole_writes: until one that does not take all that waited then. 0: as all are."""
+        """What routes are held to: ns between PINGs, PINGs without an answer, and ns until one that takes no bytes is closed;
+        with whole_writes: until one that does not take all that waited then. 0: as all are."""
         self.hold(KIND_ROUTER, ping_interval, ping_max, write_deadline, whole_writes)
 
     def dial(self, int fd, int64_t timeout, security=None, bytes name not None=b""):

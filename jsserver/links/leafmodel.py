@@ -125,8 +125,8 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     """Whether TLS begins before the hub's INFO."""
     found: list[Address] = []
     """Addresses of other servers of the hub's cluster, as the hub announces them."""
-    current: int = -1
-    """The index of the last dialled address, in `found` and `addresses` together."""
+    address: Address | None = None
+    """The last dialled address; None: there is none yet."""
     attempts: int = 0
     """Failed attempts since the last connection."""
     was_there: bool = False
@@ -137,10 +137,12 @@ class Remote(msgspec.Struct, kw_only=True, eq=False):
     """Extra delay of the next attempt, after certain errors."""
 
     def next_address(self) -> Address:
-        """The address to dial next, in turns."""
+        """The address to dial next, in turns. What the hub's cluster announces comes and goes
+        between two turns."""
         all_of_them = [*self.found, *self.addresses]
-        self.current = (self.current + 1) % len(all_of_them)
-        return all_of_them[self.current]
+        last = all_of_them.index(self.address) if self.address in all_of_them else -1
+        self.address = all_of_them[(last + 1) % len(all_of_them)]
+        return self.address
 
 
 class LeafSettings(msgspec.Struct, kw_only=True):

@@ -441,8 +441,8 @@ class LeafService:
         relevel(self._handle, link, mode, goes_by.rtt_thresholds)
 
     def secure(self, link: int, remote: Remote) -> None:
-        host = [*remote.found, *remote.addresses][remote.current].host
-        self._handle.secure(link, *self._secured(remote, host))
+        assert remote.address is not None, "the hub was dialled"
+        self._handle.secure(link, *self._secured(remote, remote.address.host))
 
     def sign(self, remote: Remote, nonce: str) -> dict[str, str]:
         from jsserver.client.credentials import (
@@ -458,8 +458,8 @@ class LeafService:
                 who = Credentials(nkey_seed=remote.nkey).connect_fields(nonce)
         except CredentialsError as error:
             raise ValueError(str(error)) from None
-        address = [*remote.found, *remote.addresses][remote.current]
-        if address.user:
+        address = remote.address
+        if address is not None and address.user:
             who["user"] = address.user
             who["password"] = address.password or ""
             if address.password is None:

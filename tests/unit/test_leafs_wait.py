@@ -1,5 +1,5 @@
 """How long a server waits before it dials another one again, whose leaf node it is or which is its
-own."""
+own, and at which address."""
 
 import random
 from typing import Any
@@ -51,3 +51,16 @@ def test_how_long_it_waits(happens: Any, least: float) -> None:
     assert remote.at is not None
     assert 10.0 + least <= remote.at <= 10.0 + least + 2 * RECONNECT
     assert remote.delay == 0.0
+
+
+def test_the_next_address_is_another_one() -> None:
+    """A hub that stops is in nobody's way: also where its cluster was announced meanwhile."""
+    one, two, three = (Address(name, 7422) for name in ("one", "two", "three"))
+    remote = Remote(addresses=[one], account="$G", hub=True)
+    assert remote.next_address() == one
+    remote.found = [two, three]
+    assert [remote.next_address() for _ in range(4)] == [two, three, one, two]
+    remote.found = [three]
+    assert [remote.next_address() for _ in range(2)] == [three, one]
+    remote.found = []
+    assert [remote.next_address() for _ in range(2)] == [one, one]
