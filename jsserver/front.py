@@ -178,6 +178,8 @@ class Front:
             log.info(f"  Version:  {NATS_VERSION}")
             log.info(f"  jsserver: {__version__}")
         log.info(f"  Git:      [{commit() or 'not set'}]")
+        if self.cluster:
+            log.info(f"  Cluster:  {self.cluster}")
         log.info(f"  Name:     {self.name}")
         if self.storage is not None:
             log.info(f"  Node:     {short_hash(self.name)}")

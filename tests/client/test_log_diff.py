@@ -126,6 +126,20 @@ def test_same_traces(tracing: list[Server], action: str) -> None:
     assert_same(ours, theirs)
 
 
+@pytest.mark.parametrize("block", ["cluster", "gateway", ""])
+def test_the_cluster_is_told_at_the_start(servers: Servers, block: str) -> None:
+    config = "accounts { S { users: [{ user: s, password: s }] } }\nsystem_account: S\n"
+    if block:
+        config += f'{block} {{ name: REGION, listen: "127.0.0.1:-1" }}'
+
+    def told(server: Server) -> list[str]:
+        return re.findall(r"\[INF\] {3}(\w+):", server.log())
+
+    ours, theirs = (told(start(config=config)) for start in (servers.under_test, servers.peer))
+    assert [name for name in ours if name != "jsserver"] == theirs
+    assert ("Cluster" in theirs) == bool(block)
+
+
 def test_silence_is_told_when_it_must_end(servers: Servers) -> None:
     options = {"config": CONFIGS["users"], "args": ["-D"]}
     ours, theirs = (logged(s(**options), "silence") for s in (servers.under_test, servers.peer))
