@@ -24,7 +24,7 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
     cdef Store* s = o.s
     cdef StoreRecovery* r = &s.recovery
     cdef Damage* d = &r.hole
-    cdef uint64_t last = 0, was
+    cdef uint64_t last = 0, was, upto
     cdef int rc = 0
     cdef bint doubt
     cdef bint known = r.stale != NULL and not o.foreign and stale_read(s, &last)
@@ -36,7 +36,8 @@ cdef int sequences_restore(Opening* o) noexcept nogil:
     if d.kind:
         was = s.last_seq
         if not o.before.doubt:
-            s.last_seq = max(was, d.first + d.count - 1)
+            upto = d.first + d.count - 1
+            s.last_seq = max(was, min(upto, d.last) if d.last else upto)
         lost_place(s, d.kind, d.block, d.at, d.size, was + 1 if s.last_seq > was else 0, s.last_seq, s.last_seq - was)
         o.before.doubt = o.before.doubt or d.last == 0 and not stands_behind(s, d.block)
         memset(d, 0, sizeof(Damage))

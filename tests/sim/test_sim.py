@@ -72,6 +72,7 @@ FOUND_AGAIN = [
     ("journal, threads", 30054),  # a segment that could not be opened passed for an empty one
     ("journal, turnover, threads", 74000014),  # what closes a block was in the other segment
     ("encrypted, turnover", 94000138),  # a few zeros at the end of ciphertext passed for damage
+    ("encrypted", 278),  # a second start took a torn record for a message, which a marker denied
 ]
 
 
