@@ -148,10 +148,28 @@ cdef void catch_wait(CatchUp* c, int64_t ns) noexcept nogil:
     c.until = c.r.env.mono + ns
 
 
+cdef int catch_truncate(CatchUp* c, uint64_t seq) noexcept nogil:
+    # Removes what is behind that sequence. ST_*
+    cdef Change x
+    memset(&x, 0, sizeof(Change))
+    x.kind = CHANGE_TRUNCATE
+    x.seq = seq
+    x.ts = c.r.env.now
+    return <int>stream_apply(c.r.s, &x)
+
+
 cdef int catch_gives_up(CatchUp* c) noexcept nogil:
-    # No member has the messages. What survived the damage stays.
-    c.r.lost = 0
-    return ST_OK if has_all(c) else ST_NOT_FOUND
+    # No member has the messages. What survived the damage stays; what is behind the snapshot comes again from the log.
+    cdef int rc = ST_OK
+    if c.r.lost == 0:
+        return ST_NOT_FOUND
+    if last_of(c.r) > c.head.last:
+        rc = catch_truncate(c, c.head.last)
+    elif last_of(c.r) < c.head.last:
+        rc = catch_skip(c, c.head.last)
+    if rc == ST_OK:
+        c.r.lost = 0
+    return rc
 
 
 cdef int catch_again(CatchUp* c) noexcept nogil:
@@ -203,17 +221,12 @@ cdef int catch_asks(CatchUp* c) noexcept nogil:
 
 cdef int catch_lets_go(CatchUp* c, const StreamEntry* e) noexcept nogil:
     # Drops what lies behind damage, but only once the leader sends it again. ST_*
-    cdef Change x
     cdef int rc
     if c.r.lost == 0:
         return ST_OK
     if c.r.lost != (e.change.seq if e.change.kind == CHANGE_SKIP and e.change.most else e.lseq):
         return ST_ORDER
-    memset(&x, 0, sizeof(Change))
-    x.kind = CHANGE_TRUNCATE
-    x.seq = c.r.lost - 1
-    x.ts = c.r.env.now
-    rc = <int>stream_apply(c.r.s, &x)
+    rc = catch_truncate(c, c.r.lost - 1)
     if rc == ST_OK:
         c.r.lost = 0
     return rc

@@ -110,15 +110,34 @@ cdef uint64_t jumped_from(ReplicatedStream* r, Group* g, const RaftFound* found,
     return end + 1 if s.last_seq > end and s.last_seq > max(log_reach(g, found), last) else 0
 
 
+cdef bint lost_inside(ReplicatedStream* r, const RaftFound* found, uint64_t seq) noexcept nogil:
+    # Whether the snapshot has a sequence below this one that damage has cost.
+    cdef StateHead head
+    cdef uint64_t first
+    if not state_head_get(found.state, &head):
+        return False
+    first = lost_of(r, &head)
+    return first != 0 and first < seq
+
+
+cdef uint64_t lost_behind(ReplicatedStream* r, const RaftFound* found, uint64_t last) noexcept nogil:
+    # The first sequence lost to damage that is behind `last`, or, of what a snapshot has, behind all messages; 0: none.
+    cdef uint64_t seq = store_lost_from(r.s.store, last + 1), end = 0
+    if found.snapshot_index:
+        end = store_lost_from(r.s.store, store_last_match(r.s.store, NULL) + 1)
+    return min(seq, end) if seq and end else max(seq, end)
+
+
 cdef int stream_lost_again(ReplicatedStream* r, Group* g, const RaftFound* found, uint64_t last) noexcept nogil:
     # At a start the store skips sequences whose messages damage may have cost. Such sequences and all behind them are truncated,
-    # or they would pass for applied: they come again from the log, which begins behind `last`, or from the leader. ST_*
+    # or they would pass for applied: they come again from the log, which begins behind `last`, or from the leader. Where messages
+    # survived behind others that are lost, all stays until the leader sends these: a truncation makes a store forget them. ST_*
     cdef Change c
     memset(&c, 0, sizeof(Change))
-    c.seq = store_lost_from(r.s.store, last + 1)
+    c.seq = lost_behind(r, found, last)
     if c.seq == 0:
         c.seq = jumped_from(r, g, found, last)
-    if c.seq == 0:
+    if c.seq == 0 or found.snapshot_index and lost_inside(r, found, c.seq):
         return ST_OK
     c.kind = CHANGE_TRUNCATE
     c.seq -= 1

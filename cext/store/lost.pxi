@@ -76,7 +76,7 @@ cdef void lost_drop_below(Store* s, uint64_t seq) noexcept nogil:
 
 cdef uint64_t store_lost_from(Store* s, uint64_t seq) noexcept nogil:
     cdef const LostList* t = s.lost
-    cdef uint64_t found = 0
+    cdef uint64_t found = 0, first
     cdef uint32_t i = lost_find(t, seq) if t != NULL else 0
     if t == NULL:
         return 0
@@ -85,8 +85,9 @@ cdef uint64_t store_lost_from(Store* s, uint64_t seq) noexcept nogil:
     if t.floored >= seq and t.floored and (found == 0 or t.floored < found):
         found = t.floored
     for i in range(t.n_places):
-        if t.places[i].first >= seq and t.places[i].first and (found == 0 or t.places[i].first < found):
-            found = t.places[i].first
+        first = max(t.places[i].first, seq) if t.places[i].first and max(t.places[i].first, t.places[i].last) >= seq else 0
+        if first and (found == 0 or first < found):
+            found = first
     return found
 
 
