@@ -23,9 +23,9 @@ from jsserver.cext.groups cimport (
     group_stop, peer_number,
 )
 from jsserver.cext.raft cimport (
-    ENTRY_NORMAL, ENTRY_SNAPSHOT, RAFT_BUSY, RAFT_FOLLOWER, RAFT_LEADER, RAFT_NO_MEMORY, RAFT_OK, RAFT_STOPPED, AppendEntry,
-    Entry, RaftConfig, RaftState, append_entry_read, entry_next, raft_failed, raft_hand_over, raft_observe, raft_propose_state,
-    raft_state,
+    ENTRY_NORMAL, ENTRY_SNAPSHOT, RAFT_BUSY, RAFT_FOLLOWER, RAFT_LEADER, RAFT_NO_MEMORY, RAFT_OK, RAFT_STOPPED,
+    AppendEntry, Entry, RaftConfig, RaftState, append_entry_read, entry_next, raft_failed, raft_hand_over,
+    raft_observe, raft_propose_state, raft_state,
 )
 from jsserver.cext.raftlog cimport RaftFound, raftlog_bytes, raftlog_error, raftlog_load
 from jsserver.cext.store cimport (
@@ -37,8 +37,9 @@ from jsserver.cext.stream cimport (
     CHANGE_DELETE, CHANGE_MESSAGE, CHANGE_PURGE, CHANGE_SKIP, CHANGE_TRUNCATE, MEMBER_DIVERGED, STORAGE_MEMORY, Change,
     Committed, Purge, Stream, StreamEntry, StreamFace, change_get, change_put, get_u64, is_request, member_answers,
     member_applied, member_apply, member_asked, member_begins, member_caught, member_close, member_confirmed, member_ending,
-    member_follow, member_installed, member_is_to_ask, member_lead, member_leave, member_open, member_owes, member_propose,
-    member_recovered, member_refused, member_take, purge_begin, purge_free, purge_step, stream_apply, stream_rest,
+    member_follow, member_installed, member_is_to_ask, member_lacks, member_lead, member_leave, member_open, member_owes,
+    member_propose, member_recovered, member_refused, member_take, purge_begin, purge_free, purge_step, stream_apply,
+    stream_rest,
 )
 
 import os

@@ -458,6 +458,8 @@ cdef void member_close(Stream* s) noexcept nogil
 cdef void member_ending(Stream* s, void (*ended)(void* ctx) noexcept nogil) noexcept nogil
 # The log that is at hand at the start begins behind this sequence.
 cdef void member_begins(Stream* s, uint64_t last) noexcept nogil
+# Damage has cost messages from this sequence on, which are to come again: until then nothing from there on is shown. 0: no more.
+cdef void member_lacks(Stream* s, uint64_t seq) noexcept nogil
 # What the log had at the start is applied.
 cdef void member_recovered(Stream* s) noexcept nogil
 cdef uint64_t member_refused(const Stream* s) noexcept nogil

@@ -88,10 +88,8 @@ cdef uint64_t start_after_purge(Consumer* c, const Filter* what) noexcept nogil:
 
 
 cdef bint is_gone(Consumer* c, uint64_t seq) noexcept nogil:
-    # A stream that takes a leader's state drops what came before: messages behind its end are still to come.
-    cdef StoreState state
-    store_state(c.s.store, &state)
-    return seq <= state.last_seq and not still_stored(c, seq)
+    # A stream that takes a leader's state drops what came before: messages behind what it shows are still to come.
+    return seq <= c.s.shown and not still_stored(c, seq)
 
 
 cdef void purged_in_group(Consumer* c, uint64_t start, bint told) noexcept nogil:

@@ -158,6 +158,11 @@ cdef int catch_truncate(CatchUp* c, uint64_t seq) noexcept nogil:
     return <int>stream_apply(c.r.s, &x)
 
 
+cdef void lost_set(ReplicatedStream* r, uint64_t seq) noexcept nogil:
+    r.lost = seq
+    member_lacks(r.s, seq)
+
+
 cdef int catch_gives_up(CatchUp* c) noexcept nogil:
     # No member has the messages. What survived the damage stays; what is behind the snapshot comes again from the log.
     cdef int rc = ST_OK
@@ -168,7 +173,7 @@ cdef int catch_gives_up(CatchUp* c) noexcept nogil:
     elif last_of(c.r) < c.head.last:
         rc = catch_skip(c, c.head.last)
     if rc == ST_OK:
-        c.r.lost = 0
+        lost_set(c.r, 0)
     return rc
 
 
@@ -228,7 +233,7 @@ cdef int catch_lets_go(CatchUp* c, const StreamEntry* e) noexcept nogil:
         return ST_ORDER
     rc = catch_truncate(c, c.r.lost - 1)
     if rc == ST_OK:
-        c.r.lost = 0
+        lost_set(c.r, 0)
     return rc
 
 
@@ -355,7 +360,7 @@ cdef int stream_state_apply(ReplicatedStream* r, Span state, uint64_t index) noe
     holes_begin(&c.holes, &c.head)
     member_installed(r.s, refused, c.head.last)
     if r.lost:
-        r.lost = lost_of(r, &c.head)
+        lost_set(r, lost_of(r, &c.head))
     store_state(r.s.store, &had)
     if had.first_seq < c.head.first:
         purge_begin(&c.purge, r.s, span(NULL, 0), c.head.first, 0, False)

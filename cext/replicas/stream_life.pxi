@@ -177,7 +177,7 @@ cdef int replicated_begin(ReplicatedStream* r, Group* g, const RaftFound* found)
     group_own(g, stream_turn, r)
     if found.snapshot_index:
         state_head_get(found.state, &head)
-        r.lost = lost_of(r, &head)
+        lost_set(r, lost_of(r, &head))
         r.standing = standing_based(r.standing)
         stream_replaced(r, found.state, found.snapshot_index)
     stream_due(r)

@@ -12,6 +12,7 @@ cdef struct HeldBatch:
 cdef struct Member:
     bint leads
     bint recovering             # the entries being applied were in the log at the start
+    uint64_t lacks              # the first sequence that damage has cost, and that is to come again; 0: none
     uint64_t position           # the last sequence used by entries; at a start the store may be ahead of the log
     uint64_t early              # while leading: consumers let go of messages up to here that were not stored yet
     Timer check                 # the next check for messages that no consumer needs
@@ -62,6 +63,21 @@ cdef void held_drop(HeldBatch* h) noexcept nogil:
 
 cdef void member_begins(Stream* s, uint64_t last) noexcept nogil:
     s.member.position = last
+
+
+cdef uint64_t shown_most(const Stream* s, uint64_t seq) noexcept nogil:
+    # How far the stream may be shown, of what is there up to this sequence. Consumers would pass over what is lacking.
+    return min(seq, s.member.lacks - 1) if s.member != NULL and s.member.lacks else seq
+
+
+cdef void member_lacks(Stream* s, uint64_t seq) noexcept nogil:
+    cdef uint64_t there = min(store_durable_seq(s.store), s.entered) if s.synced else s.entered
+    if s.member.lacks == seq:
+        return
+    s.member.lacks = seq
+    s.shown = shown_most(s, s.shown)
+    if shown_most(s, there) > s.shown:
+        show(s, shown_most(s, there))
 
 
 cdef void member_recovered(Stream* s) noexcept nogil:

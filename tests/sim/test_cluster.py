@@ -19,22 +19,12 @@ FIRST = int(os.environ.get("CLUSTER_FIRST", "1"))
 SEEDS = range(FIRST, FIRST + int(os.environ.get("CLUSTER_SEEDS", "60")))
 TEST = "tests/sim/test_cluster.py::test_what_is_acked_is_on_every_replica"
 LIAR_SEEDS = 20
-OPEN = [("damage", 30), ("five", 56)]
-"""Histories that are wrong, by defects that are known and not mended yet: a damaged disk costs an
-acked message; a consumer passes over an acked message that the stream still has."""
 
 
 @pytest.mark.timeout(36000)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_acked_is_on_every_replica(kind: str, capfd: pytest.CaptureFixture[str]) -> None:
-    seeds = [seed for seed in SEEDS if (kind, seed) not in OPEN]
-    play("CLUSTER_SEED", seeds, history, kind, TEST, capfd)
-
-
-@pytest.mark.xfail(raises=Wrong, strict=True, reason="a known defect")
-@pytest.mark.parametrize(("kind", "seed"), OPEN)
-def test_what_is_open(kind: str, seed: int) -> None:
-    history(seed, kind)
+    play("CLUSTER_SEED", SEEDS, history, kind, TEST, capfd)
 
 
 def test_disks_that_ignore_syncs_are_caught() -> None:

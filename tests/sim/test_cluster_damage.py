@@ -159,3 +159,21 @@ def test_what_is_lacking_is_known_at_later_starts(
     monkeypatch.undo()
     read(cluster)
     comes_back(cluster, server)
+
+
+@pytest.mark.parametrize("lacking", [behind, holed])
+def test_a_consumer_does_not_pass_over_what_its_leader_lacks(
+    lacking: Lacking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, server = lacking(monkeypatch)
+    while not server.consumer_leads():
+        for leader in cluster.servers:
+            if leader.consumer_leads() and leader.consumer is not None:
+                leader.turn(leader.consumer.hand_over)
+        cluster.run(2 * SECOND)
+        assert cluster.now < 300 * SECOND
+    read(cluster)
+    cluster.run(3 * SECOND)
+    assert server.consumer_leads()
+    monkeypatch.undo()
+    comes_back(cluster, server)
