@@ -23,9 +23,9 @@ from jsserver.cext.groups cimport (
     group_stop, peer_number,
 )
 from jsserver.cext.raft cimport (
-    ENTRY_NORMAL, ENTRY_SNAPSHOT, RAFT_BUSY, RAFT_FOLLOWER, RAFT_LEADER, RAFT_NO_MEMORY, RAFT_OK, RAFT_STOPPED,
-    AppendEntry, Entry, RaftConfig, RaftState, append_entry_read, entry_next, raft_failed, raft_hand_over,
-    raft_observe, raft_propose_state, raft_state,
+    ENTRY_NORMAL, ENTRY_SNAPSHOT, RAFT_BUSY, RAFT_ELECTED, RAFT_FOLLOWER, RAFT_LEADER, RAFT_NO_MEMORY, RAFT_OK, RAFT_STOPPED,
+    AppendEntry, Entry, RaftConfig, RaftPeerState, RaftState, append_entry_read, entry_next, raft_failed, raft_hand_over,
+    raft_observe, raft_peer, raft_propose_state, raft_state,
 )
 from jsserver.cext.raftlog cimport RaftFound, raftlog_bytes, raftlog_error, raftlog_load
 from jsserver.cext.store cimport (

@@ -11,6 +11,7 @@ cdef enum CatchStep:
 cdef enum:
     CATCH_PIECE = 4096          # sequences to remove in a turn
     CATCH_ATTEMPTS = 6          # without any message, before it gives up
+    CATCH_TERMS = 2             # in which it led all members without what damage has cost, before it takes none to have that
     ASKED_ROOM = 192            # bytes of a request
 
 cdef extern from *:
@@ -42,7 +43,8 @@ cdef struct CatchUp:
     uint64_t leader             # the asked leader
     uint64_t had                # last sequence when it was asked
     uint32_t attempts
-    uint64_t term               # in which this member last led, though damage has cost it messages
+    uint64_t term               # in which this member last led all others, though damage has cost it messages
+    uint32_t terms              # ... and so many such terms
     Bytes kept                  # for change_get
     void* sub
     uint32_t n_inbox
@@ -164,10 +166,8 @@ cdef void lost_set(ReplicatedStream* r, uint64_t seq) noexcept nogil:
 
 
 cdef int catch_gives_up(CatchUp* c) noexcept nogil:
-    # No member has the messages. What survived the damage stays; what is behind the snapshot comes again from the log.
+    # No member has the messages that damage has cost. What survived stays; what is behind the snapshot comes again from the log.
     cdef int rc = ST_OK
-    if c.r.lost == 0:
-        return ST_NOT_FOUND
     if last_of(c.r) > c.head.last:
         rc = catch_truncate(c, c.head.last)
     elif last_of(c.r) < c.head.last:
@@ -178,10 +178,14 @@ cdef int catch_gives_up(CatchUp* c) noexcept nogil:
 
 
 cdef int catch_again(CatchUp* c) noexcept nogil:
-    # An attempt that brought messages does not count as failed.
-    c.attempts = 1 if c.r.lost == 0 and last_of(c.r) > c.had else c.attempts + 1
+    # An attempt that brought messages does not count as failed. Nor does one without an answer, where damage has cost messages:
+    # others have them.
+    if c.r.lost == 0 and last_of(c.r) > c.had:
+        c.attempts = 1
+    elif c.r.lost == 0 or c.step == CATCH_FAILED:
+        c.attempts += 1
     if c.attempts >= CATCH_ATTEMPTS:
-        return catch_gives_up(c)
+        return ST_NOT_FOUND
     catch_wait(c, CATCH_AGAIN)
     return ST_WAIT if catch_look(c) == 0 else ST_NO_MEMORY
 
@@ -206,11 +210,6 @@ cdef int catch_asks(CatchUp* c) noexcept nogil:
     # Asks the leader, once there is one. If this member leads it hands over, because it lacks messages.
     cdef RaftState now
     raft_state(c.r.g.raft, &now)
-    if now.role == RAFT_LEADER and c.r.lost and now.term != c.term:
-        c.term = now.term           # the others may lack messages, too, and elect this member again and again
-        c.attempts += 1
-        if c.attempts >= CATCH_ATTEMPTS:
-            return catch_gives_up(c)
     if now.role == RAFT_LEADER:
         raft_hand_over(c.r.g.raft, 0)
         group_due(c.r.g)
@@ -268,10 +267,28 @@ cdef int catch_in(void* target, const Msg* m) noexcept nogil:
     return 1
 
 
+cdef bint nobody_has(CatchUp* c, const RaftState* now) noexcept nogil:
+    # Whether damage has cost all members messages. One that has them leads once it has the log that this member had when it was
+    # elected: if not, this member is elected again.
+    cdef RaftPeerState peer
+    cdef uint32_t n = 0
+    if c.r.lost == 0 or now.term == c.term or (now.role != RAFT_ELECTED and now.role != RAFT_LEADER):
+        return False
+    while raft_peer(c.r.g.raft, n, &peer):
+        if peer.match < now.last:
+            return False
+        n += 1
+    c.term = now.term
+    c.terms += 1
+    return c.terms >= CATCH_TERMS
+
+
 cdef int catch_timed(CatchUp* c) noexcept nogil:
     # ST_WAIT | as catch_on
     cdef RaftState now
     raft_state(c.r.g.raft, &now)
+    if nobody_has(c, &now):
+        return catch_gives_up(c)
     if c.step == CATCH_WAITS and c.r.env.mono >= c.until:
         return catch_asks(c)
     if c.step == CATCH_TAKES and now.leader != c.leader and (now.leader or now.role == RAFT_LEADER):

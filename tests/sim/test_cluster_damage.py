@@ -177,3 +177,32 @@ def test_a_consumer_does_not_pass_over_what_its_leader_lacks(
     assert server.consumer_leads()
     monkeypatch.undo()
     comes_back(cluster, server)
+
+
+@pytest.mark.parametrize("lacking", [behind, holed])
+def test_a_leader_that_is_silent_is_asked_again(
+    lacking: Lacking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, server = lacking(monkeypatch)
+    for publisher in cluster.publishers:
+        publisher.next_at = cluster.now + 90 * SECOND
+    cluster.run(90 * SECOND)
+    monkeypatch.undo()
+    read(cluster)
+    comes_back(cluster, server)
+
+
+def test_members_that_have_all_lost_a_message_go_on_without_it() -> None:
+    cluster = published()
+    for one in cluster.servers:
+        snapshot(cluster, one)
+    cluster.run(5 * SECOND)
+    for one in cluster.servers:
+        one.kill()
+        damage(one, 0.1)
+    for one in cluster.servers:
+        one.start()
+    assert cluster.run(120 * SECOND, cluster.agreed_on)
+    for one in cluster.servers:
+        assert len(one.has()[0]) == one.has()[1] - 1
+    cluster.end()
