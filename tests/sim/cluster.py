@@ -167,10 +167,26 @@ class Cluster:
     ) -> None:
         if not server.up or self.breaks.get(pair, 0) != broken:
             return
-        if server.paused_until > self.now:
-            self.at(server.paused_until, self.comes, server, pair, broken, do, args)
-        else:
+        if not self.waits(server, self.comes, server, pair, broken, do, args):
             do(*args)
+
+    def waits(self, server: Server, do: Callable[..., None], *args: Any) -> bool:
+        """Whether a server is paused: then this waits until it goes on, behind what waits."""
+        if server.paused_until <= self.now:
+            self.goes_on(server)
+            return False
+        if not server.waiting:
+            self.at(server.paused_until, self.goes_on, server)
+        server.waiting.append((do, args))
+        return True
+
+    def goes_on(self, server: Server) -> None:
+        if server.paused_until > self.now:
+            self.at(server.paused_until, self.goes_on, server)
+        elif server.waiting:
+            waiting, server.waiting = server.waiting, []
+            for do, args in waiting:
+                do(*args)
 
     def carry(self, sender: Server, dest: bytes, reply: bytes, header: bytes, data: bytes) -> None:
         """Carries a server's message to other servers and to clients."""
@@ -211,8 +227,7 @@ class Cluster:
     ) -> None:
         if not home.up:
             return
-        if home.paused_until > self.now:
-            self.at(home.paused_until, self.client_said, home, subject, data, reply, header)
+        if self.waits(home, self.client_said, home, subject, data, reply, header):
             return
         home.hear_client(subject, data, reply, header)
         of_consumer = subject.startswith(b"$JS.")
@@ -294,6 +309,7 @@ class Cluster:
             server.cut_power()
         homeless(self.clients, server)
         server.paused_until = 0
+        server.waiting = []
         self.at(self.now + self.rng.randrange(6 * SECOND), self.start, server)
 
     def start(self, server: Server) -> None:
@@ -344,6 +360,7 @@ class Cluster:
             server.paused_until = min(server.paused_until, self.now)
             server.disk.mend()
             self.start(server)
+            self.goes_on(server)
 
     def settled(self) -> bool:
         """Whether no publisher waits for an answer, and all members have applied the same."""

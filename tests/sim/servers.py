@@ -4,7 +4,7 @@ groups of a stream and a consumer."""
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jsserver.cext.groups import GroupError, RaftGroups
 from jsserver.cext.replicas import (
@@ -65,6 +65,8 @@ class Server:
         self.skew = 0
         """How far its wall clock is off, in ns."""
         self.paused_until = 0
+        self.waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What came while the server was paused, in order."""
         self.slow = 0
         """The longest time of a sync in ns; 0: as usual."""
         self.stopped: dict[str, str] = {}
@@ -213,11 +215,8 @@ class Server:
         life = self.life
 
         def run() -> None:
-            if self.up and self.life == life:
-                if self.paused_until > self.cluster.now:
-                    self.cluster.at(self.paused_until, run)
-                else:
-                    self.turn(do)
+            if self.up and self.life == life and not self.cluster.waits(self, run):
+                self.turn(do)
 
         self.cluster.at(self.cluster.now + delay, run)
 

@@ -203,3 +203,18 @@ def test_all_start_from_snapshots(cluster: Cluster) -> None:
     cluster.run(3 * SECOND)
     lose_all_power(cluster, cluster.servers[0])
     goes_on(cluster, 30)
+
+
+def test_a_pause_that_ends_early_keeps_the_order_of_a_route() -> None:
+    cluster = Cluster(1, KINDS["three"])
+    cluster.begin()
+    one = cluster.servers[0]
+    heard: list[int] = []
+    one.paused_until = cluster.now + 10 * SECOND
+    cluster.route(1, 0, heard.append, 1)
+    cluster.run(SECOND)
+    one.paused_until = cluster.now
+    cluster.route(1, 0, heard.append, 2)
+    cluster.run(SECOND)
+    assert heard == [1, 2]
+    cluster.end()
