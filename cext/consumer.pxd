@@ -197,7 +197,8 @@ cdef enum:
 
 cdef struct ConsumerGroup:
     # A member of a Raft group, and what it proposed since it leads. The state of the consumer has what is applied, no more.
-    # Proposes an entry: at once, in their order. Other than 0 and PROPOSE_LATER: it was not, and the consumer is to follow.
+    # Proposes an entry: at once, in their order. Other than 0 and PROPOSE_LATER: it was not, and the consumer is to follow. An
+    # empty entry only says that another member is to lead.
     int (*propose)(void* ctx, Span entry) noexcept nogil
     void* ctx
     Bytes entry
@@ -207,7 +208,9 @@ cdef struct ConsumerGroup:
     void* gone_ctx
     uint64_t proposed       # entries
     uint64_t applied
-    bint refused            # a proposal was: nothing goes on
+    bint refused            # a proposal was, or another member is to lead: nothing goes on
+    uint64_t passed         # a message that is damaged here
+    uint32_t passes         # ... and how often another member was to lead for it
     bint busy               # the last proposal was not taken, but others may be later
     bint resetting          # where it stands is being agreed on
     uint64_t purged         # a purge left nothing for it before this sequence; no entry says so of the ack floor

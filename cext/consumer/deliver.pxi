@@ -225,6 +225,8 @@ cdef int deliver_new(Consumer* c) noexcept nogil:
         if c.pull.n_no_wait:
             pulls_at_end(c)
         return STEP_WAIT
+    if rc == ST_DAMAGED and passes_on(c, r.seq):
+        return STEP_WAIT
     if rc == ST_DAMAGED:
         log_damaged(c, r.seq)
         step_over(c, r.seq)
@@ -277,6 +279,8 @@ cdef int deliver_again(Consumer* c) noexcept nogil:
     if seq > c.s.shown:                         # this member of the stream's group does not have it yet
         return STEP_WAIT
     rc = store_load_warm(c.s.store, seq, &r, &c.cold)
+    if rc == ST_DAMAGED and passes_on(c, seq):
+        return STEP_WAIT
     if rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         return STEP_ON if pending_gone(c, i) else STEP_WAIT
     if rc != ST_OK:

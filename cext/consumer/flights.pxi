@@ -114,6 +114,8 @@ cdef bint flight_lands(Consumer* c, Flight* f) noexcept nogil:
     cdef int rc = store_load_warm(c.s.store, f.sseq, &r, &c.group.cold)
     if rc == ST_OK:
         send_flight(c, f, &r)
+    elif rc == ST_DAMAGED and c.cfg.ack_policy != ACK_POLICY_NONE and passes_on(c, f.sseq):
+        return True                     # it is pending, and comes again
     elif rc == ST_NOT_FOUND or rc == ST_DAMAGED:
         i = pending_find(&c.pending, f.sseq)
         if i and f.sseq > c.s.shown:    # the stream went back here, and will have it again

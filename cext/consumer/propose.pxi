@@ -1,6 +1,10 @@
 # Proposals of a consumer that leads a Raft group. Its state changes when they are applied (apply.pxi). Until then the pending
 # message is in none of the consumer's lists, so that nothing else happens to it.
 
+cdef enum:
+    PASSES_MOST = 10                    # times that the lead is handed over for a message, before no member is taken to have it
+
+
 cdef int propose(Consumer* c, const ConsumerEntry* e) noexcept nogil:
     # 0 | -1 not proposed: the group takes no more for the moment, or the lead has to end, as without memory.
     cdef ConsumerGroup* g = c.group
@@ -14,6 +18,22 @@ cdef int propose(Consumer* c, const ConsumerEntry* e) noexcept nogil:
         return -1
     g.proposed += 1
     return 0
+
+
+cdef bint passes_on(Consumer* c, uint64_t seq) noexcept nogil:
+    # Whether another member is to lead, and deliver this message, which is damaged here.
+    cdef ConsumerGroup* g = c.group
+    if g == NULL:
+        return False
+    if g.passed != seq:
+        g.passed = seq
+        g.passes = 0
+    g.passes += 1
+    if g.passes > PASSES_MOST:
+        return False
+    g.refused = True
+    g.propose(g.ctx, span(NULL, 0))
+    return True
 
 
 cdef int propose_delivered(Consumer* c, uint64_t dseq, uint64_t sseq, uint64_t deliveries, int64_t sent) noexcept nogil:

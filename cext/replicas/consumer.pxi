@@ -62,6 +62,9 @@ cdef int consumer_propose(void* ctx, Span entry) noexcept nogil:
     cdef ConsumerMember* m = <ConsumerMember*>ctx
     cdef uint64_t hash = hh64(PROPOSAL_KEY, entry.p, entry.n)
     cdef int rc = RAFT_NO_MEMORY
+    if entry.n == 0:
+        task_post(&m.env.tasks, &m.task)
+        return 0
     if bytes_add(&m.proposed, &hash, sizeof(hash)) == 0:
         rc = group_propose(m.group, ENTRY_NORMAL, entry)
     if rc == RAFT_BUSY:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cext.consumer import Member, get_entry, put_entry
+from tests.unit.consumer_disk import Disk
 from tests.unit.consumer_states import read_state
 from tests.unit.stream_world import (
     ACK_ALL,
@@ -405,3 +406,28 @@ def test_what_is_on_its_way_ends_with_its_stream():
     assert c.member.proposed
     c.world.stream.close(False)
     assert c.world.env.timers == 0 and c.world.env.subscriptions == []
+
+
+def test_another_member_is_to_deliver_what_is_damaged_here(tmp_path):
+    """Only after ten times no member is taken to have the message, and it is passed over."""
+    disk = Disk(tmp_path)
+    w = disk.open(consumers=())
+    w.fill(3, data=lambda i: b"message %d" % i)
+    disk.close(w)
+    (block,) = tmp_path.glob("S/msgs/*.blk")
+    block.write_bytes(block.read_bytes().replace(b"message 1", b"massage 1"))
+    w = disk.open()
+    try:
+        member = Member(w.handles[0])
+        for leads in range(11):
+            member.lead()
+            w.pull(b'{"batch":3}')
+            w.env.run()
+            passed = member.proposed.count(b"") > leads
+            assert passed == (leads < 10)
+            said = [get_entry(entry) or {} for entry in member.proposed if entry]
+            delivered = [e["sseq"] for e in said if e["op"] == DELIVERED]
+            assert delivered == ([1] * (leads + 1) if passed else [1] * 11 + [3])
+            member.follow()
+    finally:
+        disk.close(w)
