@@ -460,7 +460,9 @@ class Leafs:
     # ---- dialled links: hubs
 
     def _first_info(self, link: LeafLink, remote: Remote, said: LeafInfo, now: float) -> None:
-        if said.client_id == 0 or said.leafnode_urls is None:
+        # nats-server 2.15 names no URLs where it is not to advertise any.
+        is_hub = said.leafnode_urls is not None or said.info_on_connect
+        if said.client_id == 0 or not is_hub:
             raise LeafRefused(LeafReason.PORT)
         check_cluster(said.cluster)
         remote.tls = remote.tls or (said.tls_required and not link.websocket)

@@ -52,7 +52,9 @@ def cluster(name: str, ports: list[int], number: int) -> str:
     return f'cluster {{ name: {name}, listen: "127.0.0.1:{ports[number]}", routes: [{urls}] }}'
 
 
-@pytest.fixture(params=mixtures("oooo", "oopp", "poop", "ppop", soak=["ppoo", "opop", "oppp"]))
+@pytest.fixture(
+    params=mixtures("oooo", "oopp", "poop", "noon", soak=["ppoo", "opop", "oppp", "ppop"])
+)
 def grove(request: pytest.FixtureRequest, servers: Servers) -> Iterator[Grove]:
     yield Grove(servers, request.param)
 
