@@ -34,6 +34,7 @@ from jsserver.config.values import (
     shown,
     text,
     type_name,
+    unavailable_block,
 )
 from jsserver.text.goformat import SECOND, quote
 from jsserver.text.identity import PREFIX_ACCOUNT, PREFIX_USER
@@ -137,8 +138,10 @@ class _Proxy:
     timeout = 0
 
 
+_PROXY_TLS = "TLS between a leaf node and its proxy (https)"
 _PROXY: dict[str, Reader] = {
     "url": text("url"),
+    "tls": unavailable_block(_PROXY_TLS),
     "username": text("username"),
     "password": text("password"),
     "timeout": _duration("timeout"),
@@ -156,7 +159,7 @@ def _read_proxy(remote: LeafRemote, value: Value, problems: Problems) -> None:
     if url.scheme not in ("http", "https"):
         raise OptionError(value, f"proxy URL scheme must be http or https, got: {url.scheme}")
     if url.scheme == "https":
-        raise OptionError(value, not_available("TLS between a leaf node and its proxy (https)"))
+        raise OptionError(value, not_available(_PROXY_TLS))
     try:
         host, port = url.hostname, url.port
     except ValueError as error:

@@ -17,7 +17,7 @@ from tests.client.mesh import meet
 from tests.client.test_leaf_refusals_diff import Dialled, both
 from tests.client.tls import block
 from tests.nkeys import Signer
-from tests.servers import Servers, free_port
+from tests.servers import ServerFailed, Servers, free_port
 
 pytestmark = pytest.mark.usefixtures("peer_present")
 
@@ -206,3 +206,11 @@ async def test_no_proxy_is_there(servers: Servers) -> None:
         remote = f'proxy {{ url: "http://127.0.0.1:{free_port()}" }}'
         leaf = Tree(servers).add_leaf(kind, url="ws://127.0.0.1:80", remote=remote)
         await asyncio.to_thread(leaf.wait_log, "(attempt 1): failed to connect to proxy: ")
+
+
+@pytest.mark.parametrize("more", ['url: "https://127.0.0.1:1"', "tls { insecure: true }"])
+def test_tls_to_a_proxy_is_refused(servers: Servers, more: str) -> None:
+    with pytest.raises(ServerFailed, match=r"TLS between a leaf node and its proxy .* available"):
+        servers.under_test(
+            config=f'leafnodes {{ remotes: [ {{ url: "ws://127.0.0.1:1", proxy {{ {more} }} }} ] }}'
+        )
