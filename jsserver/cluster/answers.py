@@ -1,7 +1,8 @@
 """Which server of a cluster answers an API request: always exactly one.
 
 A table and pure functions. Every server gets every request and decides for itself whether it
-answers.
+answers. Where another one may have answered, as the lead has just changed, `Rights` has the last
+word.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Meta(Enum):
     """This server's role in the meta group."""
 
     LEADS = auto()
+    BEGAN = auto()
+    """This server leads, since shortly: who led before may have done what is asked for."""
     LED = auto()
     """Another one leads, or nobody, and another one is to answer."""
     LEFT = auto()
@@ -47,6 +50,8 @@ class Asset(Enum):
     """No asset of this name is assigned."""
     LEADS = auto()
     """This server leads the asset; an asset with one replica is always led."""
+    BEGAN = auto()
+    """Likewise since shortly: who led before may have done what is asked for."""
     HELD = auto()
     """It is held here, and led by another one, or by nobody, and another one is to answer."""
     LEFT = auto()
@@ -83,6 +88,8 @@ class Verdict(NamedTuple):
 
     answer: Answer
     delay: float = 0.0
+    sure: bool = False
+    """Whether no other server can have answered: otherwise those are asked before."""
 
 
 class Api(NamedTuple):
@@ -196,6 +203,8 @@ def verdict(api: Api, seen: Seen) -> Verdict:
 def _of_meta(meta: Meta) -> Verdict:
     match meta:
         case Meta.LEADS:
+            return Verdict(Answer.META, sure=True)
+        case Meta.BEGAN:
             return Verdict(Answer.META)
         case Meta.LEADERLESS:
             return Verdict(Answer.UNAVAILABLE, DELAY)
@@ -208,12 +217,14 @@ def _of_meta(meta: Meta) -> Verdict:
 def _of_asset(asset: Asset, meta: Meta) -> Verdict:
     match asset:
         case Asset.LEADS:
+            return Verdict(Answer.ASSET, sure=True)
+        case Asset.BEGAN:
             return Verdict(Answer.ASSET)
         case Asset.LEFT:
             return Verdict(Answer.PASS)
         case Asset.LEADERLESS:
             return Verdict(Answer.UNAVAILABLE, DELAY)
-        case Asset.OFFLINE if meta is Meta.LEADS:
+        case Asset.OFFLINE if meta in (Meta.LEADS, Meta.BEGAN):
             return Verdict(Answer.OFFLINE, DELAY)
         case Asset.OFFLINE if meta is Meta.LEADERLESS:
             return Verdict(Answer.UNAVAILABLE, DELAY)

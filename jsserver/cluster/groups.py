@@ -173,3 +173,8 @@ def all_assigned(
         name = name_of(peer)
         known.append(Replica(name=name, current=False, offline=not is_online(name), peer=peer))
     return sorted(known, key=lambda one: one.name)
+
+
+def is_lost(now: GroupState, term: int) -> bool:
+    """Whether what was proposed in this term and is not applied never will be."""
+    return now.last_term > term and now.applied >= now.last

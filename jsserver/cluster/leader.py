@@ -111,6 +111,10 @@ class Leader:
         self._waiting: dict[bytes, _Waiting] = {}
         self._made: dict[tuple[str, str, str], _Made] = {}
 
+    def take_over(self, before: Leader) -> None:
+        """Answers what an earlier lead of this server has proposed, too."""
+        self._waiting = before._waiting
+
     # ---- requests
 
     def handle(self, name: str, asked: Asked, info: Said | None = None) -> list[bytes]:
@@ -528,6 +532,10 @@ class Leader:
         if judge is not None:
             judge.applied(entry, change)
         self._note(entry, change)
+        yield from self.due(entry)
+
+    def due(self, entry: bytes) -> Iterator[Told]:
+        """The answer to an entry that was agreed on, maybe after this lead."""
         waiting = self._waiting.pop(entry, None)
         if waiting is None or not waiting.reply:
             return

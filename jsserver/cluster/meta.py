@@ -67,6 +67,12 @@ class Change(NamedTuple):
     """The assignment as the entry has it, with the keys of PROPOSAL_ONLY."""
     before: dict[str, Any] | None = None
     """The assignment before this entry; None: there was none."""
+    number: int = 0
+    """The index of the entry, the same on all members."""
+
+    def at(self, index: int, *, is_new: bool) -> Change:
+        """The change by the entry with this index. Nobody answers one that is not new."""
+        return self._replace(number=index, reply=self.reply if is_new else "")
 
     @property
     def removes(self) -> bool:

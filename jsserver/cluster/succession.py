@@ -29,12 +29,21 @@ class Succession:
         """Whether this server led at the last look."""
         self._led_until = -LATELY
         """When it was first seen to lead no more."""
+        self._led_from = 0.0
+        """When it was first seen to lead, the last time."""
+
+    @property
+    def last(self) -> str:
+        """The id of who leads, or led last; "": nobody is known to have led."""
+        return self._last
 
     def look(self, leader: str, leads: bool, now: float) -> None:
         """`leader`: the id of who is elected, "" for nobody; `leads`: whether that is this server,
         which has all that was agreed on before; `now`: seconds of a clock that only goes on."""
         if self.leads and not leads:
             self._led_until = now
+        if leads and not self.leads:
+            self._led_from = now
         self.leads = leads
         if leads or (leader and leader != self._own):
             self._last, self._nobody_since = self._own if leads else leader, None
@@ -48,6 +57,10 @@ class Succession:
     def led_lately(self, now: float) -> bool:
         """Whether this server led at the last look, or not long before."""
         return self.leads or now - self._led_until < LATELY
+
+    def is_settled(self, now: float) -> bool:
+        """Whether this server has led for so long that nothing is left of who led before."""
+        return self.leads and now - self._led_from >= LATELY
 
     def answers(self, elected: bool, there: Set[str], now: float) -> bool:
         """Whether this server answers now that nobody leads. `elected`: it will lead in a moment;

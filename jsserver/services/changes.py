@@ -22,7 +22,7 @@ from jsserver.assets import consumers
 from jsserver.cext import replicas as NEWS
 from jsserver.cluster.meta import Name
 from jsserver.instances.backend import StoreError
-from jsserver.services.membership import owes
+from jsserver.services.membership import Owes, owes
 from jsserver.text.goformat import ZERO_TIME
 from jsserver.wire import errcodes
 
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from jsserver.instances.shared import Shared
 
 
-def led_here(account: str, stream: Stream | None) -> list[Name]:
-    """The consumers of a stream that this server has to answer for."""
-    consumers = {} if stream is None else stream.consumers
-    names = [name for name, one in consumers.items() if owes(one).answers]
-    return [Name(account, "" if stream is None else stream.name, name) for name in sorted(names)]
+def owed_for(account: str, stream: Stream | None) -> list[tuple[Name, Owes]]:
+    """The consumers of a stream, and what this server owes for them."""
+    if stream is None:
+        return []
+    consumers = sorted(stream.consumers.items())
+    return [(Name(account, stream.name, name), owes(one)) for name, one in consumers]
 
 
 def tell_gone(advisories: Advisories, assets: Iterable[Name]) -> None:

@@ -19,7 +19,7 @@ from jsserver.api.levels import required_level
 from jsserver.api.requester import requester
 from jsserver.api.responses import TYPE_PREFIX, Response
 from jsserver.cluster import answers
-from jsserver.cluster.answers import Answer, Api, By, Meta, Seen
+from jsserver.cluster.answers import Answer, Api, By, Meta, Seen, Verdict
 from jsserver.cluster.meta import account_of, peers_of
 from jsserver.cluster.proposals import Asked
 from jsserver.instances.backend import PlaneClosed
@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from jsserver.access.accounts import Accounts
     from jsserver.cext.engine import Item
     from jsserver.cluster.meta import MetaState
+    from jsserver.cluster.succession import Succession
     from jsserver.instances.backend import AccountHandle
     from jsserver.process.logs import Logger
     from jsserver.services.answering import Answering
+    from jsserver.services.asking import Asking
+    from jsserver.services.members import Members
     from jsserver.services.metalead import MetaLead
     from jsserver.services.needed import Needed
 
@@ -92,6 +95,13 @@ class Held(Protocol):
     def leader(self, account: str, stream: str, consumer: str) -> str:
         """The id of the server that leads what is held here; "": none is known."""
 
+    def others(self, account: str, stream: str, consumer: str) -> set[str]:
+        """The ids of the other servers that hold what is held here, can be reached, and ask before
+        they answer."""
+
+    def may_be_done(self, account: str, stream: str, consumer: str) -> bool:
+        """Whether a server that does not ask before it answers led last what is held here."""
+
     def answer(self, api: Api, asked: Asked) -> None:
         """Answers a request about an asset that this server leads."""
 
@@ -106,7 +116,7 @@ class Waits(NamedTuple):
     end: float
     """When that is said, by the clock of the loop."""
     may_be_done: bool = False
-    """Whether a nats-server may have done it as it led, and led no more by that."""
+    """Whether a nats-server may have done it as it led, and leads no more by that."""
 
 
 class Came(NamedTuple):
@@ -117,8 +127,8 @@ class Came(NamedTuple):
     """Whether it came from who asks."""
     passed: int
     """How often it was passed on before it came; 0: it did not so."""
-    done: bool = False
-    """Whether this server has done it as the leader."""
+    number: int = 1
+    """How often who asks has sent the same, with the same reply."""
     waits: bool = False
     """Whether this server waits until somebody leads."""
     failed_at: float = 0.0
@@ -138,15 +148,17 @@ class ClusterApi:
         *,
         own: str,
         answering: Answering,
+        asking: Asking,
+        succession: Succession,
         state: Callable[[], MetaState],
         meta: Callable[[], Meta],
+        members: Members,
         leader: Callable[[], str],
-        online: Callable[[list[str]], list[str]],
         needed: Needed,
     ) -> None:
-        """`own`: the id of this server; `state`: of the meta group; `meta`: who leads that where
-        this server does not; `leader`: the id of who leads it; `online`: those of members that can
-        be reached; `needed`: brings accounts that do not run."""
+        """`own`: the id of this server; `succession`, `state`: of the meta group; `meta`: who leads
+        that where this server does not; `members`: facts about its members; `leader`: the id of
+        who leads it; `needed`: brings accounts that do not run."""
         self._accounts = accounts
         self._system_account = system_account
         self._system = accounts[system_account]
@@ -154,11 +166,13 @@ class ClusterApi:
         self._held = held
         self._log = log
         self._answering = answering
+        self._asking = asking
+        self._succession = succession
+        self._members = members
         self._state = state
         self._meta = meta
         self._leader = leader
         self._own = own
-        self._online = online
         self._needed = needed
         self._bringing = Tasks()
         self._waiting = 0
@@ -166,11 +180,15 @@ class ClusterApi:
         """Requests of late, by their subjects and replies."""
         self._to_own = PASSED + own.encode() + b"."
         answering.again = self._try_again
+        asking.begin()
         self._system.serve_requests(SUBJECT)
         self._system.serve_requests(self._to_own + b"*." + SUBJECT)
 
     def take(self, item: Item) -> bool:
-        """Takes a message from the inbox if it is an API request; whether it was."""
+        """Takes a message from the inbox if it is an API request, or about the right to answer one;
+        whether it was."""
+        if self._asking.take(item):
+            return True
         subject, reply, headers, payload = item.texts
         if item.numbers[0] != self._system.id:
             return False
@@ -219,20 +237,34 @@ class ClusterApi:
             return
         verdict = answers.verdict(api, self._seen(api, account))
         if passed and verdict.answer in (Answer.SILENT, Answer.PASS):
-            verdict = answers.Verdict(Answer.UNAVAILABLE, answers.DELAY)
+            verdict = Verdict(Answer.UNAVAILABLE, answers.DELAY)
         unknown = verdict.answer is Answer.META and account and self._needed.lacks(account)
         if not verdict.delay and not unknown:
-            self._answer(api, asked, headers, verdict.answer)
+            self._answer(api, asked, headers, verdict)
+        elif verdict.delay:
+            may_be_done = not passed and self._may_be_done(api, asked)
+            self._wait(api, asked, headers, verdict, may_be_done=may_be_done)
         elif self._waiting < WAITING_MAX:
             self._waiting += 1
-            if verdict.delay:
-                self._note(asked, waits=True)
-                may_be_done = not passed and api.name.endswith("LEADER.STEPDOWN")
-                end = loop.time() + verdict.delay
-                waits = Waits(asked, headers, verdict.answer, end, may_be_done)
-                loop.call_later(PAUSE, self._later, api, waits)
-            else:
-                self._bringing.begin(self._bring(api, asked, headers))
+            self._bringing.begin(self._bring(api, asked, headers))
+
+    def _wait(
+        self,
+        api: Api,
+        asked: Asked,
+        headers: bytes,
+        verdict: Verdict,
+        *,
+        may_be_done: bool = False,
+    ) -> None:
+        """Judges a request anew until somebody leads, and answers it at the end of the delay."""
+        if self._waiting < WAITING_MAX:
+            self._waiting += 1
+            self._note(asked, waits=True)
+            loop = asyncio.get_running_loop()
+            end = loop.time() + verdict.delay
+            waits = Waits(asked, headers, verdict.answer, end, may_be_done)
+            loop.call_later(PAUSE, self._later, api, waits)
 
     def _listens(self, asked: Asked) -> bool:
         """Whether the answer to a request would reach somebody."""
@@ -259,9 +291,10 @@ class ClusterApi:
         key, now = (asked.subject, asked.reply), time.monotonic()
         came = self._came.get(key)
         if came is None or now - came.at > REMEMBERED or (came.direct and not passed):
-            self._remember(key, Came(now, direct=not passed, passed=passed))
+            number = 1 if came is None else came.number + (came.direct and not passed)
+            self._remember(key, Came(now, direct=not passed, passed=passed, number=number))
             return False
-        known = passed <= came.passed or came.done or came.waits
+        known = passed <= came.passed or came.waits or self._asking.has(_key(asked, came))
         most = max(passed, came.passed)
         self._came[key] = came._replace(direct=came.direct or not passed, passed=most)
         return known
@@ -283,7 +316,7 @@ class ClusterApi:
         self._waiting -= 1
         verdict = answers.verdict(api, self._seen(api, asked.account))
         if self._system_account in self._accounts:
-            self._answer(api, asked, headers, verdict.answer)
+            self._answer(api, asked, headers, verdict)
 
     def _later(self, api: Api, waits: Waits) -> None:
         with suppress(PlaneClosed):  # this server has ended meanwhile
@@ -298,7 +331,7 @@ class ClusterApi:
         seen = self._seen(api, asked.account)
         verdict = answers.verdict(api, seen)
         if waits.may_be_done and verdict.answer in (Answer.META, Answer.ASSET):
-            verdict = answers.Verdict(Answer.SILENT)
+            verdict = Verdict(Answer.SILENT)
         others = verdict.answer in (Answer.SILENT, Answer.PASS)
         if others and waits.first is Answer.UNAVAILABLE:
             leader = self._leads(api, asked, answers.decider(api, seen))
@@ -306,15 +339,16 @@ class ClusterApi:
             passed = 0 if came is None else came.passed
             if leader and passed < PASSED_MOST:
                 self._pass_on(leader, asked, waits.headers, passed)
+                verdict = Verdict(Answer.SILENT)
             else:
-                verdict = answers.Verdict(waits.first, answers.DELAY)
+                verdict = Verdict(waits.first, answers.DELAY)
         loop = asyncio.get_running_loop()
         if verdict.delay and loop.time() < waits.end:
             loop.call_later(PAUSE, self._later, api, waits)
             return
         self._waiting -= 1
         self._note(asked, waits=False)
-        self._answer(api, asked, waits.headers, verdict.answer)
+        self._answer(api, asked, waits.headers, verdict)
 
     def _try_again(self, asked: Asked) -> None:
         """A request was to be done by this server, which did not lead any more."""
@@ -323,15 +357,14 @@ class ClusterApi:
         api = self._by_whom(api, asked.account, asked.body)
         came = self._came.get(key, Came(now, direct=True, passed=0))
         since = came.failed_at or now
-        self._remember(key, came._replace(done=False, waits=True, failed_at=since))
-        end = asyncio.get_running_loop().time() + answers.DELAY - (now - since)
-        waits = Waits(asked, headers_of(asked), Answer.UNAVAILABLE, end)
-        self._waiting += 1
-        if self._waiting > WAITING_MAX or now - since > answers.DELAY:
-            self._waiting -= 1
-            self._answering.send(api.name, asked, failed(api, errcodes.CLUSTER_NOT_AVAIL()))
+        self._asking.give_up(_key(asked, came))
+        self._remember(key, came._replace(failed_at=since))
+        left = answers.DELAY - (now - since)
+        verdict = Verdict(Answer.UNAVAILABLE, max(left, 0.0))
+        if verdict.delay:
+            self._wait(api, asked, headers_of(asked), verdict)
         else:
-            asyncio.get_running_loop().call_later(PAUSE, self._later, api, waits)
+            self._answer(api, asked, headers_of(asked), verdict)
 
     def _leads(self, api: Api, asked: Asked, decider: By) -> str:
         """The id of the other server that is to answer a request, "" for none yet."""
@@ -350,7 +383,10 @@ class ClusterApi:
     # ---- who answers
 
     def _seen(self, api: Api, account: str) -> Seen:
-        meta = Meta.LEADS if self._lead.leads else self._meta()
+        meta = self._meta()
+        if self._lead.leads:
+            settled = self._succession.is_settled(time.monotonic())
+            meta = Meta.LEADS if settled else Meta.BEGAN
         if api.by in (By.META, By.INTEREST):
             return Seen(meta)
         stream = api.args[0]
@@ -368,20 +404,52 @@ class ClusterApi:
         here = self._held.seen(account, stream, consumer)
         if here is not None:
             return here
-        return answers.Asset.ELSEWHERE if self._online(peers) else answers.Asset.OFFLINE
+        return answers.Asset.ELSEWHERE if self._members.online(peers) else answers.Asset.OFFLINE
 
     # ---- answers
 
-    def _answer(self, api: Api, asked: Asked, headers: bytes, what: Answer) -> None:
+    def _answer(self, api: Api, asked: Asked, headers: bytes, verdict: Verdict) -> None:
+        what = verdict.answer
         if what is Answer.SILENT:
             return
+        decider = answers.decider(api, self._seen(api, asked.account))
         if what is Answer.PASS:
-            leader = self._leads(api, asked, answers.decider(api, self._seen(api, asked.account)))
+            leader = self._leads(api, asked, decider)
             if leader:
                 self._pass_on(leader, asked, headers, 0)
+            else:
+                self._wait(api, asked, headers, Verdict(Answer.UNAVAILABLE, answers.DELAY))
             return
-        if what in (Answer.META, Answer.ASSET):
-            self._note(asked, done=True)
+        came = self._came.get((asked.subject, asked.reply))
+        act = partial(self._act, api, asked, headers, verdict)
+        others = partial(self._may_have, api, asked, decider)
+        self._asking.want(_key(asked, came), others, act, sure=verdict.sure)
+
+    def _may_have(self, api: Api, asked: Asked, decider: By) -> set[str]:
+        """The ids of the other servers that may have answered a request."""
+        if decider is By.META:
+            return self._members.others()
+        consumer = api.args[1] if decider is By.CONSUMER else ""
+        return self._held.others(asked.account, api.args[0], consumer)
+
+    def _may_be_done(self, api: Api, asked: Asked) -> bool:
+        """Whether a nats-server may have done a request, and leads no more by that."""
+        if not api.name.endswith("LEADER.STEPDOWN"):
+            return False
+        if api.by is By.META:
+            return self._succession.last not in {"", self._own, *self._members.others()}
+        consumer = api.args[1] if api.by is By.CONSUMER else ""
+        return self._held.may_be_done(asked.account, api.args[0], consumer)
+
+    def _act(self, api: Api, asked: Asked, headers: bytes, verdict: Verdict) -> None:
+        """Answers a request: this server has the right. While it asked others, it may have lost the
+        lead."""
+        what = verdict.answer
+        if what in (Answer.META, Answer.ASSET) and not verdict.sure:
+            seen = self._seen(api, asked.account)
+            if answers.verdict(api, seen).answer is not what:
+                self._try_again(asked)
+                return
         try:
             if not required_level(headers):
                 raise errcodes.REQUIRED_API_LEVEL()
@@ -412,6 +480,12 @@ class ClusterApi:
             raise errcodes.CONSUMER_NOT_FOUND() if known else errcodes.STREAM_NOT_FOUND()
         said = partial(failed, api)
         return self._lead.handle(api.name, asked, self._state(), said)
+
+
+def _key(asked: Asked, came: Came | None) -> str:
+    """Of the right to answer a request."""
+    number = 1 if came is None else came.number
+    return f"{number} {asked.subject} {asked.reply}"
 
 
 def passed_to(server: str, times: int = 1, subject: bytes = SUBJECT) -> bytes:

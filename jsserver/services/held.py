@@ -25,10 +25,10 @@ from jsserver.process.tasks import Tasks
 from jsserver.services.anew import Anew
 from jsserver.services.answering import Answering
 from jsserver.services.answers import encoded
-from jsserver.services.changes import agreed, led_here
-from jsserver.services.membership import Duty, Member, owes
+from jsserver.services.asking import Asking
+from jsserver.services.changes import agreed, owed_for
+from jsserver.services.membership import Duty, Member, Owes, owes
 from jsserver.services.movers import Movers
-from jsserver.services.owed import Owed
 from jsserver.services.refusals import Refusals
 from jsserver.services.regrouping import Regrouping
 from jsserver.services.replicas import Replicas, clear
@@ -88,8 +88,8 @@ class Held:
         """Timers by consumer whose removal was asked for, and by stream to be reopened."""
         self._removed: dict[tuple[str, str], Change] = {}
         """Streams that entries of an earlier life have removed."""
-        self.owed = Owed(self._system, peer)
-        """What others answer, or pass on to this server."""
+        self.asking = Asking(self._system, peer)
+        """Asks other servers before this one answers."""
         self._closed = False
         self._loads = Loads()
         self.answering = Answering(accounts, system_account, self._dispatcher)
@@ -102,8 +102,7 @@ class Held:
             self._dispatcher,
             self._shared,
             self.answering,
-            self.owed,
-            look=self._look_at,
+            self.asking,
             tasks=self._tasks,
         )
         self.movers = Movers(self._system, peer, cluster, self.replicas, self._ask, self.asset)
@@ -191,16 +190,22 @@ class Held:
                 said = None
                 if self._peer not in peers_of(change.said or {}):
                     continue
-            elif said is None or stream is None or self._peer not in peers_of(said):
+            elif said is None or self._peer not in peers_of(said):
                 said = None
                 if not self._runs(account, name, change.consumer):
                     continue
-            consumers = frozenset() if stream is None else self._own(stream)
+            # An entry that comes at the same time may have removed the stream again.
+            consumers = self._running(account, name) if stream is None else self._own(stream)
             self._put(account, name, Step(said, change.consumer, change, consumers))
 
     def _own(self, stream: StreamAssignment) -> frozenset[str]:
         known = stream.consumers.items()
         return frozenset(name for name, said in known if self._peer in peers_of(said))
+
+    def _running(self, account: str, stream: str) -> frozenset[str]:
+        """The consumers that run here."""
+        found = self._stream(Name(account, stream))
+        return frozenset() if found is None else frozenset(found[1].consumers)
 
     def _runs(self, account: str, stream: str, consumer: str) -> bool:
         """Whether an asset runs here or is about to."""
@@ -228,7 +233,7 @@ class Held:
 
     def leads(self, account: str, stream: str, consumer: str = "") -> bool:
         """Whether this server leads the asset; an asset with one replica is always led."""
-        return self.seen(account, stream, consumer) is Asset.LEADS
+        return self.seen(account, stream, consumer) in (Asset.LEADS, Asset.BEGAN)
 
     def _put(self, account: str, stream: str, step: Step) -> None:
         if self._closed:
@@ -291,15 +296,17 @@ class Held:
             if step.empty:
                 await self._begin_empty(account, running)
             running = None
-        owed, gone = owes(running), led_here(account.name, running)
+        owed, gone = self._owes(running, step), owed_for(account.name, running)
         if wanted is None:
             self.restores.end(asset)
             removed = step.change is not None and step.change.removes
             if running is None and removed:
                 running = await self._find_removed(account, name, step)
             if running is not None and removed:
+                await self._settling.settle_last(account, running, asset, owed)
                 await account.assign_stream(name, None)
-                self._settling.tell_gone(gone)
+                for one, owed_of_one in gone:
+                    self._settling.tell_gone(one, owed_of_one, step.change)
             elif running is not None and step.change is not None:
                 # other servers hold the stream now
                 await account.intakes.end_many(name, removed=False)
@@ -330,11 +337,11 @@ class Held:
         for consumer in {*stream.listed} - step.consumers - self.restores.awaited(asset):
             await account.assign_consumer(stream, consumer, None)
         owed = owes(stream)
-        if step.change is not None and owed.duty is not Duty.ANSWER:
-            if not is_restored(step.change):
-                self._settling.settle(owed, asset, step.change)
-        else:
-            await self._settling.tell_stream(account, stream, step.change, made=running is None)
+        if owed.leads:
+            made = running is None
+            await self._settling.tell_stream(owed, account, stream, step.change, made=made)
+        elif step.change is not None and not is_restored(step.change):
+            self._settling.wait(owed, asset, step.change)
         self._opened(account, stream)
 
     async def _load(self, account: Account, name: str, wanted: Wanted) -> Stream | None:
@@ -392,14 +399,15 @@ class Held:
         running = None if stream is None else stream.consumers.get(consumer)
         wanted = follow.runs_consumer(step.said)
         asset = Name(account.name, name, consumer)
-        owed = owes(running)
+        owed = self._owes(running, step)
         stays = running is not None and wanted is not None and wanted.created == running.created
         gone = False
         if stream is not None and running is not None and not stays:
+            await self._settling.settle_last(account, stream, asset, owed)
             await account.assign_consumer(stream, consumer, None)
             removed = change is not None and change.removes
-            if owed.answers and not removed and (change is None or wanted is not None):
-                self._settling.tell_gone([asset])
+            if not removed and (change is None or wanted is not None):
+                self._settling.tell_gone(asset, owed, change)
             gone, running = True, None
         if wanted is None:
             if change is not None and change.removes:
@@ -416,12 +424,20 @@ class Held:
             await account.assign_consumer(stream, consumer, wanted)
         now = stream.consumers[consumer]
         owed = owes(now)
-        if owed.duty is Duty.ANSWER:
-            self._settling.tell_consumer(account, stream, now, change, before)
+        if owed.leads:
+            self._settling.tell_consumer(owed, account, stream, now, change, before)
         elif change is not None:
-            self._settling.settle(owed, asset, change, before)
+            self._settling.wait(owed, asset, change, before)
         now.handle.begin()
         self._opened(account, stream)
+
+    def _owes(self, running: Stream | Consumer | None, step: Step) -> Owes:
+        """What this server owes before the step. Of an asset that does not run here, other servers
+        may have answered all the same."""
+        said = None if step.change is None else step.change.said
+        if running is not None or said is None:
+            return owes(running)
+        return Owes(Duty.DOUBT, others=lambda: self.replicas.others(said))
 
     def _assigned(self, account: str, stream: str) -> StreamAssignment | None:
         return None if self._state is None else self._state.streams.get(account, {}).get(stream)
@@ -545,21 +561,19 @@ class Held:
         member = None if now is None else now.member
         if not isinstance(member, Member):
             return
-        if not self.replicas.look(member) and not self._settling.waits(asset):
+        changed = self.replicas.look(member)
+        if not changed and not self._settling.waits(asset):
             return
         leads = member.leads()
         if self.replicas.is_rescued(member) and (found := self._assigned(*asset[:2])) is not None:
             said = found.consumers.get(asset.consumer) if asset.consumer else found.said
             self._put(*asset[:2], Step(said, asset.consumer, consumers=self._own(found)))
-        if not asset.consumer:
+        if changed and not asset.consumer:
             self._start_intakes(account, stream, leads)
-        if leads or (member.leader and member.leader != self._peer):
-            self._settling.settle_waiting(account, stream, asset, leads=leads)
-
-    def _look_at(self, asset: Name) -> None:
-        found = self._stream(asset)
-        if found is not None:
-            self._look(*found, asset)
+        if leads and self._settling.waits(asset):
+            self._tasks.begin(self._settling.settle_waiting(account, stream, asset, owes(now)))
+        elif not leads and member.leader not in ("", self._peer):
+            self._settling.led_by(asset, member.leader)
 
     def _start_intakes(self, account: Account, stream: Stream, leads: bool) -> None:
         if stream.config.mirror is None and not stream.config.sources:

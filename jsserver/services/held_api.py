@@ -19,6 +19,7 @@ from jsserver.api.stream_api import check_purge, described
 from jsserver.assets import consumers
 from jsserver.cext.replicas import ConsumerReplica
 from jsserver.cluster import answers
+from jsserver.cluster.groups import is_lost
 from jsserver.cluster.meta import Name
 from jsserver.cluster.stepdown import successor
 from jsserver.instances.backend import StoreError
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from jsserver.access.accounts import Accounts
     from jsserver.api.responses import ConsumerInfo, StreamInfo
     from jsserver.cext.engine import Item
-    from jsserver.cext.groups import GroupFace, GroupState
+    from jsserver.cext.groups import GroupFace
     from jsserver.cluster.answers import Api
     from jsserver.cluster.proposals import Asked
     from jsserver.cluster.stepdown import Known
@@ -58,11 +59,6 @@ LOOKING = 0.05
 """Seconds between two looks whether that was agreed on."""
 STREAM_INFO, CONSUMER_INFO = "$JSC.SI.", "$JSC.CI."
 """Prefixes of the subjects on which servers ask an asset's leader for its INFO."""
-
-
-def is_lost(now: GroupState, term: int) -> bool:
-    """Whether what was proposed in this term and is not applied never will be."""
-    return now.last_term > term and now.applied >= now.last
 
 
 class HeldApi:
@@ -93,7 +89,6 @@ class HeldApi:
         if held is not None:
             for prefix in (STREAM_INFO, CONSUMER_INFO):
                 self._system.serve_requests(f"{prefix}>".encode())
-            held.owed.begin()
 
     # ---- requests of clients
 
@@ -106,10 +101,25 @@ class HeldApi:
 
     def leader(self, account: str, stream: str, consumer: str) -> str:
         """The id of the server that leads what is held here; "": none is known."""
+        member = self._member(account, stream, consumer)
+        leader = "" if member is None else member.looked()
+        return "" if leader == self._own else leader
+
+    def others(self, account: str, stream: str, consumer: str) -> set[str]:
+        """The ids of the other servers that hold what is held here, can be reached, and ask before
+        they answer."""
+        member = self._member(account, stream, consumer)
+        return set() if member is None else member.others()
+
+    def may_be_done(self, account: str, stream: str, consumer: str) -> bool:
+        """Whether a server that does not ask before it answers led last what is held here."""
+        member = self._member(account, stream, consumer)
+        return member is not None and member.was_led_by_others()
+
+    def _member(self, account: str, stream: str, consumer: str) -> Member | None:
         found = None if self._held is None else self._held.asset(account, stream, consumer)
         member = None if found is None else found.member
-        leader = member.looked() if isinstance(member, Member) else ""
-        return "" if leader == self._own else leader
+        return member if isinstance(member, Member) else None
 
     def answer(self, api: Api, asked: Asked) -> None:
         """Answers a request about an asset that this server leads."""
@@ -234,9 +244,7 @@ class HeldApi:
     # ---- requests of other servers
 
     def take(self, item: Item) -> bool:
-        """Whether a message out of the inbox is what another server asks, or passes on."""
-        if self._held is not None and self._held.owed.take(item):
-            return True
+        """Whether a message out of the inbox is what another server asks."""
         subject, reply, _, payload = item.texts
         text = subject.decode("utf-8", "surrogateescape")
         if item.numbers[0] != self._system.id:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsserver.cluster.meta import Name, group_of, peers_of
 from jsserver.services.answering import Answering
+from jsserver.services.asking import Asking
 from jsserver.services.elections import Elections
 from jsserver.services.usages import Usages
 
@@ -72,6 +73,8 @@ class Holdings:
             Answering(accounts, system_account, dispatcher) if held is None else held.answering
         )
         """Answers requests."""
+        self.asking = Asking(accounts[system_account], id) if held is None else held.asking
+        """Asks other servers before this one answers."""
 
     def begin(self, unheld: Unheld) -> None:
         """Begins once the meta group is open. `unheld`: assets that are assigned to this server

@@ -156,6 +156,10 @@ class Members:
 
     # ---- what the leader asks
 
+    def others(self) -> set[str]:
+        """The ids of the other members that can be reached, and ask before they answer."""
+        return self._ours() & {*self._peers()}
+
     def online(self, peers: list[str]) -> list[str]:
         """The peers that are online, in random order."""
         there = self._there()

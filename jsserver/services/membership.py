@@ -18,7 +18,7 @@ from jsserver.cluster.succession import Succession
 from jsserver.services.standing import Standing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Set
 
     from jsserver.instances.running import Consumer, Stream
 
@@ -26,19 +26,42 @@ Said = dict[str, Any]
 GRACE = 10.0
 """Seconds for which a member that was as its group is counts as that still: about as long as it
 takes to choose another leader."""
+FIRST_TERM = 1
+"""The term of a new group's first leader."""
 
 
 class Duty(Enum):
-    """What a server owes to who asked for a change of an asset."""
+    """What a server owes to who asked for a change of an asset, once the meta group has agreed."""
 
     ANSWER = auto()
-    """It answers: it leads, or there is nobody else."""
-    WAIT = auto()
-    """Nobody leads: it answers if it does so next, else it passes that on."""
-    PASS = auto()
-    """It led when who leads now may not have led yet, and passes that on."""
+    """It answers: it leads, and has for long, or there is nobody else."""
+    ASK = auto()
+    """It leads since shortly: it answers unless another one has."""
+    DOUBT = auto()
+    """It does not lead, and nobody else may any more: it answers if the asset goes, unless another
+    one has."""
     LEAVE = auto()
-    """Another one answers."""
+    """Another one leads, and answers."""
+
+
+class Owes(NamedTuple):
+    """What this server owes, and who else may have answered."""
+
+    duty: Duty
+    leader: str = ""
+    """The id of who leads the asset; "": nobody does, or the asset has one replica."""
+    others: Callable[[], Set[str]] = frozenset
+    """The ids of the servers that may have answered, and can be asked."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads the asset."""
+        return self.duty in (Duty.ANSWER, Duty.ASK)
+
+    @property
+    def answers(self) -> bool:
+        """Whether it may be this server's to answer, also where nobody will lead any more."""
+        return self.duty is not Duty.LEAVE
 
 
 class Member:
@@ -117,32 +140,48 @@ class Member:
 
     def seen(self) -> Asset:
         """What the asset is here."""
+        leader, now = self.looked(), time.monotonic()
         if self.leads():
             self._succession.note(self._own)
-            return Asset.LEADS
-        if self._answers():
+            return Asset.LEADS if self._is_sure(now) else Asset.BEGAN
+        if self._answers(leader, now):
             return Asset.LEADERLESS
-        left = self._succession.led_lately(time.monotonic())
-        return Asset.LEFT if left and self.looked() else Asset.HELD
+        left = self._succession.led_lately(now)
+        return Asset.LEFT if left and leader not in ("", self._own) else Asset.HELD
 
-    def _answers(self) -> bool:
+    def _is_sure(self, now: float) -> bool:
+        """Whether nothing is left, as this server leads, of who led before."""
+        try:
+            return self._succession.is_settled(now) or self.replica.state().term <= FIRST_TERM
+        except ValueError:
+            return False  # it is closed
+
+    def _answers(self, leader: str, now: float) -> bool:
         """Whether this server answers, as nobody leads."""
-        leader = self.looked()
         if leader and leader != self._own:
             self._succession.note(leader)
             return False
-        there = self._there() & {*self.peers}
-        return self._succession.answers(bool(leader), there, time.monotonic())
+        return self._succession.answers(bool(leader), self.others(), now)
 
-    def duty(self) -> Duty:
+    def others(self) -> set[str]:
+        """The ids of the other members that can be reached, and ask before they answer."""
+        return self._there() & {*self.peers} - {self._own}
+
+    def was_led_by_others(self) -> bool:
+        """Whether a server led last, as far as is known, that does not ask before it answers."""
+        return self._succession.last not in {"", self._own, *self.others()}
+
+    def owes(self) -> Owes:
         """What this server owes to who asked for what the meta group has agreed on. The lead counts
         from when it was told: both come in the order in which they came to this server."""
+        leader, now = self.looked(), time.monotonic()
         if self.leads() and self._succession.leads:
-            return Duty.ANSWER
-        if self._answers():
-            return Duty.WAIT
-        led = self._succession.led_lately(time.monotonic())
-        return Duty.PASS if led and self.looked() else Duty.LEAVE
+            duty = Duty.ANSWER if self._is_sure(now) else Duty.ASK
+            return Owes(duty, self._own, self.others)
+        if leader and leader != self._own:
+            left = self._succession.led_lately(now) and leader in self.others()
+            return Owes(Duty.DOUBT if left else Duty.LEAVE, leader, self.others)
+        return Owes(Duty.DOUBT, others=self.others)
 
     def looked(self) -> str:
         """The id of who leads, "": nobody does, or this member is closed."""
@@ -161,23 +200,7 @@ class Member:
         return changed
 
 
-class Owes(NamedTuple):
-    """What this server owes, and to whom it passes that on."""
-
-    duty: Duty
-    leader: str = ""
-    led_before: bool = True
-    """Whether anybody is known to have led the asset."""
-
-    @property
-    def answers(self) -> bool:
-        """Whether it is this server's to answer."""
-        return self.duty in (Duty.ANSWER, Duty.WAIT)
-
-
 def owes(asset: Stream | Consumer | None) -> Owes:
     """Where a change of an asset is asked for, which runs here or does not run yet."""
     member = None if asset is None else asset.member
-    if not isinstance(member, Member):
-        return Owes(Duty.ANSWER)
-    return Owes(member.duty(), member.looked(), member.ever_led)
+    return member.owes() if isinstance(member, Member) else Owes(Duty.ANSWER)

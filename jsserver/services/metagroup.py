@@ -240,10 +240,12 @@ class MetaGroup:
             self._log,
             own=self._id,
             answering=self.holdings.answering,
+            asking=self.holdings.asking,
+            succession=self._succession,
             state=lambda: self.state,
             meta=self._meta,
+            members=self._members,
             leader=lambda: self._leader,
-            online=self._members.online,
             needed=self._needed,
         )
 
@@ -403,7 +405,7 @@ class MetaGroup:
                 change = self.state.apply(entry.data)
                 if self._lead is not None:
                     self._lead.applied(entry.data, change)
-                return [change if entry.index > self._recovered else change._replace(reply="")]
+                return [change.at(entry.index, is_new=entry.index > self._recovered)]
             if entry.type == SNAPSHOT:
                 self.state = MetaState.read(entry.data)
             elif entry.type in (ADD_PEER, REMOVE_PEER):
@@ -461,10 +463,7 @@ class MetaGroup:
         now = group.state()
         self.removal.since = max(self._recovered, now.met)
         if self._lead is not None:
-            if now.role != "leader":
-                self._lead.end()
-            elif not self._lead.leads:
-                self._lead.begin(self.state)
+            self._lead.look(now, self.state)
         self._leader = now.leader.decode("latin-1")
         leads = bool(self._lead and self._lead.leads)
         self._succession.look(self._leader, leads, time.monotonic())
@@ -557,8 +556,9 @@ class MetaGroup:
         now = time.monotonic()
         if self._leader not in ("", self._id) or self.removal.removed:
             return Meta.LEFT if self._succession.led_lately(now) else Meta.LED
-        there, elected = self._there() & self.members().keys(), bool(self._leader)
-        return Meta.LEADERLESS if self._succession.answers(elected, there, now) else Meta.LED
+        others = self._members.others() if self._members is not None else set()
+        here = self._succession.answers(bool(self._leader), others, now)
+        return Meta.LEADERLESS if here else Meta.LED
 
     def propose(self, entry: bytes) -> bool:
         """Proposes an entry to the group; False: this server is not the leader."""

@@ -9,13 +9,14 @@ import asyncio
 import time
 from contextlib import suppress
 from random import sample
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from jsserver.api.responses import TYPE_PREFIX, AccountPurgeResponse, Response, SuccessResponse
 from jsserver.cluster import pages, unassigned
 from jsserver.cluster.desired import Report, Terms, written
+from jsserver.cluster.groups import is_lost
 from jsserver.cluster.leader import Leader, Told, encoded
 from jsserver.cluster.stepdown import successor
 from jsserver.process.tasks import Tasks
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from jsserver.access.accounts import Accounts
     from jsserver.assets.limits import ServerSettings
     from jsserver.cext.engine import Item
+    from jsserver.cext.groups import GroupState
     from jsserver.cluster.meta import Change, MetaState
     from jsserver.cluster.moves import Members
     from jsserver.cluster.proposals import Asked
@@ -49,6 +51,8 @@ publishes them to all."""
 GATHERING = 4.0
 """Seconds to wait for the INFO answers of a list's page, as nats-server does."""
 
+PROPOSED_MAX = 4096
+"""The most requests that are remembered until their entries are agreed on."""
 ASKING = 2.0
 """Seconds to wait for the INFO of an asset that may get other members."""
 
@@ -83,6 +87,14 @@ class ServerRequest(Wire):
     peer_id: str = ""
 
 
+class Proposed(NamedTuple):
+    """A request whose entry waits to be agreed on."""
+
+    asked: Asked
+    term: int
+    """The term in which the entry was proposed."""
+
+
 class MetaLead:
     """The lead of the meta group; begin() and end() frame each time that this server leads."""
 
@@ -109,6 +121,12 @@ class MetaLead:
         self._own = own
         self._own_info = info
         self._leader: Leader | None = None
+        self._former: Leader | None = None
+        """This server's last lead: members may agree on what was proposed in it later."""
+        self._term = 0
+        """The term of the lead."""
+        self._proposed: dict[bytes, Proposed] = {}
+        """Requests whose entries are not agreed on yet, by their first entries."""
         self._replies = Replies(accounts)
         self._answering = answering
         self._tasks = Tasks()
@@ -118,12 +136,28 @@ class MetaLead:
         """Whether this server is the meta leader."""
         return self._leader is not None
 
+    def look(self, now: GroupState, state: MetaState) -> None:
+        """Begins to lead, or ends the lead, as the group says. What was proposed in a lead and is
+        lost with it is done by whoever leads now."""
+        self._term = now.term
+        if now.role != "leader":
+            self.end()
+        elif self._leader is None:
+            self.begin(state)
+        for entry, (asked, term) in [*self._proposed.items()]:
+            if is_lost(now, term):
+                del self._proposed[entry]
+                self._answering.retry(asked)
+
     def begin(self, state: MetaState) -> None:
         """Begins to lead. `state` has all that was agreed on before."""
+        before = self._leader or self._former
         if self._leader is None:
             for subject in REPORTS:
                 self._system.serve_requests(subject)
         self._leader = Leader(state, self._members, self._settings, now=time.time_ns, token=token)
+        if before is not None:
+            self._leader.take_over(before)
         self._system.publish(EVERYBODY, b"", b"", b"")
 
     def end(self) -> None:
@@ -131,7 +165,7 @@ class MetaLead:
         if self._leader is not None:
             for subject in REPORTS:
                 self._system.stop_requests(subject)
-        self._leader = None
+            self._former, self._leader = self._leader, None
 
     def close(self) -> None:
         """Ends the lead, and drops the answers that are being prepared."""
@@ -142,8 +176,12 @@ class MetaLead:
 
     def applied(self, entry: bytes, change: Change) -> None:
         """Sends the answers that an applied entry allows."""
+        self._proposed.pop(entry, None)
         if self._leader is not None:
             for told in self._leader.applied(entry, change):
+                self._tell(told)
+        elif self._former is not None:
+            for told in self._former.due(entry):
                 self._tell(told)
 
     def take(self, item: Item) -> bool:
@@ -281,10 +319,16 @@ class MetaLead:
             self._answering.send(name, asked, failed(error))
 
     def _agree(self, name: str, asked: Asked, entries: list[bytes]) -> None:
-        """Proposes a request's entries; the answer follows when they are agreed on."""
+        """Proposes a request's entries; the answer follows when the first of them is agreed on."""
         self._answering.expect(name, asked)
-        if not self._propose_all(entries):
+        first, *rest = entries
+        if not self._propose(first):
             self._answering.retry(asked)
+            return
+        self._proposed[first] = Proposed(asked, self._term)
+        if len(self._proposed) > PROPOSED_MAX:
+            del self._proposed[next(iter(self._proposed))]
+        self._propose_all(rest)
 
     def _remove_peer(self, asked: Asked) -> Response | None:
         assert self._leader is not None

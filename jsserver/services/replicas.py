@@ -115,6 +115,12 @@ class Replicas:
         applied then, and the group can end."""
         return member.group in self._rescued and member.leads()
 
+    def others(self, said: Said) -> set[str]:
+        """The ids of the other servers of an assignment that can be reached, and ask before they
+        answer."""
+        there = set() if self._mesh is None else self._mesh.there()
+        return there & {*peers_of(said)} - {self._peer}
+
     def members(self) -> list[Member]:
         """All members."""
         return list(self._members.values())

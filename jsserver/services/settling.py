@@ -6,6 +6,8 @@ Lives in the event loop.
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -16,10 +18,10 @@ from jsserver.cext import replicas as NEWS
 from jsserver.cluster.desired import wish_of
 from jsserver.cluster.meta import Change, Name, Op
 from jsserver.cluster.proposals import Asked
+from jsserver.cluster.succession import LATELY
 from jsserver.instances.backend import StoreError
 from jsserver.services.changes import agreed, tell_gone, tell_put, when_counted
-from jsserver.services.membership import Duty, Member, Owes, owes
-from jsserver.services.owed import Owed
+from jsserver.services.membership import Duty, Member, Owes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,94 +34,139 @@ if TYPE_CHECKING:
     from jsserver.instances.shared import Shared
     from jsserver.process.tasks import Tasks
     from jsserver.services.answering import Answering
+    from jsserver.services.asking import Asking
+
+
+KEPT_MAX = 1024
+"""The most changes that are kept."""
 
 
 class Waiting(NamedTuple):
-    """A change of an asset that nobody leads."""
+    """A change of an asset that this server does not lead."""
 
     change: Change
     before: str | None
     """Until when a consumer was to pause before it; None: it was made."""
+    leader: str
+    """The id of the server that led the asset as the change came, or first since; "": nobody."""
+    at: float
+    """Since when, by a clock that only goes on."""
 
 
 class Settling:
-    """Of one server."""
+    """Of one server. Each change is kept until this server leads its asset: then it asks the others
+    whether the change is answered, and answers itself if not."""
 
     def __init__(
         self,
         dispatcher: Dispatcher,
         shared: Shared,
         answering: Answering,
-        owed: Owed,
+        asking: Asking,
         *,
-        look: Callable[[Name], None],
         tasks: Tasks,
     ) -> None:
-        """`look`: sees who leads an asset, and calls settle_waiting()."""
         self._advisories = dispatcher.advisories
         self._shared = shared
         self._answering = answering
-        self._owed = owed
-        self._look = look
+        self._asking = asking
         self._tasks = tasks
-        self._waiting: dict[Name, list[Waiting]] = {}
+        self._waiting: dict[Name, deque[Waiting]] = {}
+        self._order: deque[Name] = deque()
+        """The assets of the latest changes, oldest first."""
 
-    # ---- changes of what nobody leads, or another server
+    # ---- changes of what another server leads, or nobody
 
     def waits(self, asset: Name) -> bool:
-        """Whether who asked for a change of it is to be answered when somebody leads."""
+        """Whether changes of an asset wait for who leads the asset next."""
         return asset in self._waiting
 
-    def settle(self, owed: Owes, asset: Name, change: Change, before: str | None = None) -> None:
-        """A change is answered by who leads its asset next, or by another server."""
+    def wait(self, owed: Owes, asset: Name, change: Change, before: str | None = None) -> None:
+        """A change is answered by who leads its asset, or leads it next."""
         if not change.reply:
             return
-        if owed.duty is Duty.WAIT or not owed.led_before:
-            self._waiting.setdefault(asset, []).append(Waiting(change, before))
-        else:
-            self._owed.settle(owed, change.reply, partial(self._wait, asset, change, before))
+        leader = "" if owed.leads else owed.leader
+        one = Waiting(change, before, leader, time.monotonic())
+        self._waiting.setdefault(asset, deque()).append(one)
+        self._order.append(asset)
+        if len(self._order) > KEPT_MAX:
+            oldest = self._order.popleft()
+            kept = self._waiting.get(oldest)
+            if kept is not None:
+                kept.popleft()
+                if not kept:
+                    del self._waiting[oldest]
 
-    def _wait(self, asset: Name, change: Change, before: str | None) -> None:
-        self._waiting.setdefault(asset, []).append(Waiting(change, before))
-        self._look(asset)
+    def led_by(self, asset: Name, leader: str) -> None:
+        """Another server begins to lead the asset, and answers what nobody has."""
+        now, kept = time.monotonic(), self._waiting.get(asset)
+        if kept is not None:
+            led = (one if one.leader else one._replace(leader=leader, at=now) for one in kept)
+            self._waiting[asset] = deque(led)
 
-    def settle_waiting(self, account: Account, stream: Stream, asset: Name, *, leads: bool) -> None:
-        """Somebody leads the asset: this server, or another one."""
+    async def settle_waiting(
+        self, account: Account, stream: Stream, asset: Name, owed: Owes
+    ) -> None:
+        """This server begins to lead the asset, or the asset goes before anybody leads it."""
         now = stream.consumers.get(asset.consumer) if asset.consumer else stream
-        for change, before in self._waiting.pop(asset, []):
-            if leads and now is stream:
+        waiting, others, clock = self._waiting.pop(asset, ()), owed.others(), time.monotonic()
+        for change, before, leader, at in waiting:
+            if leader and (leader not in others or clock - at > LATELY):
+                continue  # who led then has answered, or cannot be asked
+            if now is stream:
                 made = change.before is None
-                self._tasks.begin(self.tell_stream(account, stream, change, made=made))
-            elif leads and now is not None:
+                await self.tell_stream(owed, account, stream, change, made=made)
+            elif now is not None:
                 consumer: Any = now
-                tell = partial(self.tell_consumer, account, stream, consumer, change, before)
-                self._tasks.begin(when_counted(self._shared, consumer, tell))
-            else:
-                self.settle(owes(now), asset, change, before)
+                tell = partial(self.tell_consumer, owed, account, stream, consumer, change, before)
+                await when_counted(self._shared, consumer, tell)
+
+    async def settle_last(self, account: Account, stream: Stream, asset: Name, owed: Owes) -> None:
+        """An asset goes, and a stream's consumers with it."""
+        gone = [asset]
+        if not asset.consumer:
+            gone += [asset._replace(consumer=consumer) for consumer in stream.consumers]
+        for one in filter(self.waits, gone):
+            if owed.answers:
+                await self.settle_waiting(account, stream, one, owed)
+            self._waiting.pop(one, None)
+
+    def _once(self, owed: Owes, change: Change, answer: Callable[[], None]) -> None:
+        """Answers a change unless another server has."""
+        self._asking.want(_key(change), owed.others, answer, sure=owed.duty is Duty.ANSWER)
 
     # ---- what is told
 
     async def tell_stream(
-        self, account: Account, stream: Stream, change: Change | None, *, made: bool
+        self, owed: Owes, account: Account, stream: Stream, change: Change | None, *, made: bool
     ) -> None:
-        """A stream was made or changed."""
+        """A stream that this server leads was made or changed."""
         if change is None:
             return
         updated = change.op is Op.UPDATE_STREAM
-        if made or updated:
-            action = "modify" if updated else "create"
-            self._advisories.stream(account.name, stream.name, action)
         if not change.reply:
+            self._tell_put(account, stream, made=made, updated=updated)
             return
         info = await described(account, stream)
         what = "cancel_move" if _cancels(change) else "update" if updated else "create"
         info.type = f"{TYPE_PREFIX}stream_{what}_response"
         info.domain = ""
         info.did_create = made and not updated
-        self.answer(change, info)
+
+        def tell() -> None:
+            self._tell_put(account, stream, made=made, updated=updated)
+            self.answer(change, info)
+
+        self._once(owed, change, tell)
+
+    def _tell_put(self, account: Account, stream: Stream, *, made: bool, updated: bool) -> None:
+        if made or updated:
+            action = "modify" if updated else "create"
+            self._advisories.stream(account.name, stream.name, action)
 
     def tell_consumer(
         self,
+        owed: Owes,
         account: Account,
         stream: Stream,
         now: Consumer,
@@ -130,16 +177,29 @@ class Settling:
         if change is None:
             return
         asset = Name(account.name, stream.name, now.name)
-        tell_put(self._advisories, asset, now, before, self._shared.clock())
-        if now.config.sourcing and before is not None:
-            self._tasks.begin(self._reset(account, stream, now, change, before))
-        elif change.reply:
-            info = consumer_info(self._shared, stream, now, changed=True)
-            info.type = f"{TYPE_PREFIX}consumer_create_response"
-            self.answer(change, info)
+        info = consumer_info(self._shared, stream, now, changed=True)
+        info.type = f"{TYPE_PREFIX}consumer_create_response"
+
+        def tell() -> None:
+            tell_put(self._advisories, asset, now, before, self._shared.clock())
+            if now.config.sourcing and before is not None:
+                self._tasks.begin(self._reset(owed, account, stream, now, change, before))
+            elif change.reply:
+                self.answer(change, info)
+
+        if change.reply:
+            self._once(owed, change, tell)
+        else:
+            tell()
 
     async def _reset(
-        self, account: Account, stream: Stream, now: Consumer, change: Change, before: str
+        self,
+        owed: Owes,
+        account: Account,
+        stream: Stream,
+        now: Consumer,
+        change: Change,
+        before: str,
     ) -> None:
         """Has the consumer of a mirror or a source begin anew behind what was confirmed, because
         deliveries that were on their way may be lost. Its group answers when it has agreed."""
@@ -148,7 +208,8 @@ class Settling:
             if isinstance(now.member, Member):
                 replica = cast("ConsumerReplica", now.member.replica)
                 if not replica.propose_reset(0, change.reply.encode()):
-                    self._waiting.setdefault(asset, []).append(Waiting(change, before))
+                    self._asking.give_up(_key(change))
+                    self.wait(owed, asset, change, before)
                 return
             seq = await self._shared.run(now.handle.reset, 0)
             await self._shared.run(stream.handle.wait_durable)
@@ -156,18 +217,24 @@ class Settling:
             return
         self.answer(change, agreed(self._shared, stream, now, NEWS.NEWS_RESET, seq))
 
-    def tell_gone(self, assets: list[Name]) -> None:
-        """These are no more."""
-        tell_gone(self._advisories, assets)
+    def tell_gone(self, asset: Name, owed: Owes, change: Change | None) -> None:
+        """A consumer is no more, as its stream is removed, or another one has its name."""
+        tell = partial(tell_gone, self._advisories, [asset])
+        if owed.answers and change is not None:
+            key = f"{_key(change)} {asset.consumer}"
+            self._asking.want(key, owed.others, tell, sure=owed.duty is Duty.ANSWER)
+        elif owed.leads:
+            tell()
 
     def settle_removal(self, owed: Owes, change: Change, *, told: bool) -> None:
         """An asset is no more. `told`: whether the account hears of it."""
         asset = Name(change.account, change.stream, change.consumer)
-        self._owed.settle(owed, change.reply, partial(self._removed, asset, change, told))
+        if owed.answers:
+            self._once(owed, change, partial(self._removed, asset, change, told))
 
     def _removed(self, asset: Name, change: Change, told: bool) -> None:
         if told:
-            self.tell_gone([asset])
+            tell_gone(self._advisories, [asset])
         kind = "consumer_delete" if asset.consumer else "stream_delete"
         self.answer(change, SuccessResponse(type=f"{TYPE_PREFIX}{kind}_response", success=True))
 
@@ -178,6 +245,11 @@ class Settling:
         who = client if isinstance(client, dict) else {}
         asked = Asked(change.account, subject, change.reply, b"", who)
         self._answering.send("", asked, answer)
+
+
+def _key(change: Change) -> str:
+    """Of the right to answer a change."""
+    return f"{change.number} {change.reply}"
 
 
 def _cancels(change: Change) -> bool:

@@ -55,18 +55,22 @@ class Answers:
             number = int(message.subject.rsplit(".", 1)[1])
             self.heard.setdefault(number, []).append(json.loads(message.data))
 
-        for one in (self.client, self.system):
+        for one in {self.client, self.system}:
             await one.subscribe(f"{self.inbox}.*", cb=take)
             await one.flush()
 
     async def ask(self, subject: str, body: object) -> int:
+        number, asks = await self.send(subject, body)
+        await asks.flush()
+        return number
+
+    async def send(self, subject: str, body: object) -> tuple[int, Client]:
         self.names.append(subject)
         number = len(self.names) - 1
         data = b"" if body is None else json.dumps(body).encode()
         asks = self.system if subject.startswith("META") else self.client
         await asks.publish(f"$JS.API.{subject}", data, f"{self.inbox}.{number}")
-        await asks.flush()
-        return number
+        return number, asks
 
     async def answered(self, *numbers: int) -> None:
         """Waits until all of these are."""
@@ -119,6 +123,31 @@ async def test_each_gets_one_answer(servers: Servers, stepdown: str) -> None:
         refused = [(names[n], one) for n, (one,) in enumerate(found) if "error" in one]
         # Without a leader of the meta group for half a second, error 10008 is the answer.
         assert refused == [] or stepdown.startswith("META")
+
+
+@pytest.mark.parametrize("replicas", [1, 3])
+@asynchronous
+async def test_a_stream_that_goes_as_soon_as_it_comes_is_answered(
+    servers: Servers, replicas: int
+) -> None:
+    cluster = await started(servers, "ooo")
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(one)) for one in cluster.members]
+        every = [Answers(client, client) for client in clients]
+        for answers in every:
+            await answers.listen()
+        for number in range(60):
+            answers, name = every[number % 3], f"X{number}"
+            config = {"name": name, "subjects": [name], "num_replicas": replicas}
+            await answers.send(f"STREAM.CREATE.{name}", config)
+            await answers.send(f"STREAM.DELETE.{name}", None)
+        for answers in every:
+            await answers.client.flush()
+            await until(lambda: len(answers.heard) == len(answers.names), 20)  # noqa: B023
+        await asyncio.sleep(ALONE)  # a second answer would come by then
+        for answers in every:
+            found = [(answers.names[n], one) for n, one in sorted(answers.heard.items())]
+            assert [one for one in found if len(one[1]) != 1 or "error" in one[1][0]] == []
 
 
 @asynchronous

@@ -202,6 +202,7 @@ PARTS = {
         *("access.accounts", "assets", "cluster", "services.presence", "text.identity", "wire"),
     },
     "services.answering": {"access.accounts", "api", "cluster", "services.answers"},
+    "services.asking": {"cluster", "instances"},
     "services.usages": {"access.accounts", "cluster", "instances", "services.subjects"},
     "services.elections": {"api", "cluster"},
     "services.reports": {"cluster", "instances", "text.goformat"},
@@ -213,6 +214,7 @@ PARTS = {
     },
     "services.clusterapi": {
         *("access.accounts", "api", "cluster", "process.logs", "services.answering"),
+        *("services.asking", "services.members"),
         *("instances", "services.metalead", "services.needed", "text.identity", "wire"),
         "process.tasks",
     },
@@ -222,7 +224,6 @@ PARTS = {
     },
     "services.standing": {"disk.directories", "disk.quarantine"},
     "services.membership": {"cluster", "instances", "services.standing"},
-    "services.owed": {"services.membership"},
     "services.replicas": {
         *("assets", "cluster", "disk.directories", "disk.groupkeys", "disk.keys", "instances"),
         *("services.membership", "services.standing", "text.goformat", "wire"),
@@ -242,7 +243,7 @@ PARTS = {
     },
     "services.settling": {
         *("api", "cluster", "instances", "services.answering", "services.changes"),
-        *("services.membership", "services.owed"),
+        *("services.asking", "services.membership"),
         "process.tasks",
     },
     "services.refusals": {"api", "cluster", "instances", "services.reports", "wire"},
@@ -255,14 +256,15 @@ PARTS = {
         *("access.accounts", "assets", "cluster", "instances", "process.logs"),
         *("services.answering", "services.answers", "services.changes", "services.jetstream"),
         *("services.anew", "services.membership", "services.movers", "services.needed"),
-        *("services.owed", "services.refusals", "services.regrouping"),
+        *("services.asking", "services.refusals", "services.regrouping"),
         *("services.replicas", "services.restores", "services.settling"),
         *("text.goformat", "wire"),
         "process.tasks",
     },
     "services.holdings": {
         *("access.accounts", "cluster", "services.answering", "services.elections"),
-        *("services.held", "services.jetstream", "services.unheld", "services.usages"),
+        *("services.asking", "services.held", "services.jetstream"),
+        *("services.unheld", "services.usages"),
     },
     "services.held_api": {
         *("access.accounts", "api", "assets", "cluster", "instances", "services.answering"),
