@@ -1,7 +1,8 @@
 # A block's file (commit thread): its descriptor, and writes past the page cache.
 
 cdef enum:
-    SCRATCH = 65536             # groups up to here are written together with their marker by one call
+    SMALL = 65536               # groups up to here are copied, to be written together with their marker by one call
+    SCRATCH = 524288            # likewise, past the page cache
 
 
 cdef int block_fd(Store* s, Block* b, const char* dir, bint* made) noexcept nogil:
@@ -71,17 +72,18 @@ cdef int group_write(Committer* c, Round* r, Block* b, uint64_t start, uint64_t 
     # [start, end) of the region and the marker into the file; 0 or -errno.
     cdef FileOps* f = b.store.files
     cdef uint64_t first = start & ~<uint64_t>(PAGE - 1)
+    cdef bint direct = end > start and not r.journal and c.sync_interval <= 0
     cdef bint small
     cdef uint8_t* p = NULL
     cdef int64_t rc
     if r.scratch == NULL:
         r.scratch = <uint8_t*>aligned_alloc(PAGE, SCRATCH + 4 * PAGE)
-    small = end - start <= SCRATCH and r.scratch != NULL
+    small = end - start <= (SCRATCH if direct else SMALL) and r.scratch != NULL
     if small:
         p = r.scratch + (start - first)
         memcpy(p, b.data + start, end - start)
         memcpy(p + (end - start), mark, MARKER)
-    if small and end > start and not r.journal and c.sync_interval <= 0:
+    if small and direct:
         rc = direct_write(c, b, r.scratch, first, start, end + MARKER)
         if rc != -EINVAL:
             return <int>rc
