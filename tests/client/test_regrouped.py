@@ -130,9 +130,13 @@ async def alike(cluster: Cluster, load: Load, members: set[str]) -> None:
         return "state" in info and not lag
 
     await until(has_all, 60)
-    info = await api(client, "CONSUMER.INFO.S.D")
     last = max(load.acked)
-    assert info["ack_floor"]["stream_seq"] >= last
+
+    async def all_acked() -> bool:
+        info = await asked(client, "CONSUMER.INFO.S.D")
+        return "ack_floor" in info and info["ack_floor"]["stream_seq"] >= last
+
+    await until(all_acked, 60)
     if all("jsserver" in "".join(one.command) for one in cluster.members):
         # A nats-server that has just become leader reports a floor of 0 for a moment.
         assert load.floors == sorted(load.floors)
