@@ -34,7 +34,7 @@ from jsserver.cext.stream cimport (
     add_text, add_u64,
     get_duration, get_u64, level_too_high, put_duration, read_int, store_config, stream_activate,
     stream_answer, stream_answer_rest, stream_free, stream_give_store, stream_halt, stream_hidden, stream_keeps_all,
-    stream_new, stream_purge, stream_release, stream_resume, stream_served, stream_settle, stream_stop,
+    stream_new, stream_purge, stream_release, stream_resume, stream_served, stream_settle, stream_shows_more, stream_stop,
     stream_unwatch, stream_watch, trimmed,
 )
 

@@ -30,8 +30,8 @@ from jsserver.cext.raft cimport (
 from jsserver.cext.raftlog cimport RaftFound, raftlog_bytes, raftlog_error, raftlog_load
 from jsserver.cext.store cimport (
     ST_CLOSED, ST_DAMAGED, ST_NOT_FOUND, ST_NO_MEMORY, ST_OK, ST_ORDER, ST_UNKNOWN, ST_WAIT, Record, Store, StoreState,
-    Wait, store_deleted, store_durable_ticket, store_last_match, store_lost_from, store_next_seq, store_next_warm, store_state,
-    store_ticket, store_written, wait_cancel,
+    Wait, store_deleted, store_durable_ticket, store_hurry, store_last_match, store_lost_from, store_next_seq, store_next_warm,
+    store_state, store_ticket, store_written, wait_cancel,
 )
 from jsserver.cext.stream cimport (
     CHANGE_DELETE, CHANGE_MESSAGE, CHANGE_PURGE, CHANGE_SKIP, CHANGE_TRUNCATE, MEMBER_DIVERGED, STORAGE_MEMORY, Change,

@@ -522,6 +522,7 @@ cdef int stream_delete(Stream* s, uint64_t seq, bint erase) noexcept nogil
 cdef int stream_watch(Stream* s, Watcher* w) noexcept nogil                  # 0 | -1 no memory
 cdef void stream_unwatch(Stream* s, Watcher* w) noexcept nogil
 cdef bint stream_keeps_all(const Stream* s) noexcept nogil
+cdef bint stream_shows_more(const Stream* s) noexcept nogil                  # messages that a member's blocks do not have yet
 # A consumer needs this message no longer: the last one that lets go removes it.
 cdef void stream_release(Stream* s, uint64_t seq) noexcept nogil
 # Interest retention: removes what nobody needs, from a sequence on, as soon as that can be done; with `all` also what

@@ -49,7 +49,7 @@ cdef void consumers_flush(Stream* s) noexcept nogil:
     if k.gap:
         log_restart(k)
         return
-    if k.follows:
+    if k.follows or stream_shows_more(s):       # a record may name a message that only the stream's group has on disk
         log_follows(k.log)
         k.follows = False
     if log_append(k.log, span(k.lazy.data, <uint32_t>k.lazy.n)) == ST_OK:

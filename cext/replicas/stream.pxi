@@ -301,6 +301,7 @@ cdef void stream_install(ReplicatedStream* r) noexcept nogil:
         r.given_term = term
         keep_drop(r)
         r.kept = index
+        store_hurry(r.s.store)                  # the log lets go of what was applied
         member_recovered(r.s)
         stream_based(r)
         catchup_end(r)

@@ -69,6 +69,15 @@ cdef bint next_answer(Fifo* q, uint64_t upto, AckHead* head, uint8_t* room, uint
     return True
 
 
+cdef inline bint is_shown_synced(const Stream* s) noexcept nogil:
+    # Whether a message is shown once this server's disk has it. What a group has agreed on, a majority has on disk.
+    return s.synced and s.member == NULL
+
+
+cdef bint stream_shows_more(const Stream* s) noexcept nogil:
+    return s.synced and s.member != NULL and s.shown > store_durable_seq(s.store)
+
+
 cdef inline uint64_t safe_seq(const Stream* s) noexcept nogil:
     # Up to which sequence messages stay, whatever becomes of this server, or are served as if they did.
     if s.member != NULL or s.cfg.persist_mode == PERSIST_MODE_ASYNC:

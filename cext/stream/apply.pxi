@@ -3,6 +3,11 @@
 #
 # lseq counts the entries before an entry. The sequence of a message is lseq + 1, minus the entries that were refused.
 
+cdef enum:
+    BEHIND_BYTES = 1 << 20      # bytes of messages that the blocks are behind the group's log at most
+    BEHIND = 50000000           # ns likewise
+
+
 cdef inline bint is_staged(const Stream* s, uint64_t seq) noexcept nogil:
     # While leading: whether the first staged change is to have this sequence.
     cdef Staged head
@@ -118,6 +123,7 @@ cdef int entry_store(Stream* s, StreamEntry* e, PubHeaders* h) noexcept nogil:
     cdef int rc = entry_header(s, c, h)
     if rc != ST_OK:
         return rc
+    s.member.behind += <uint64_t>c.subject.n + c.header.n + c.data.n
     c.said = h
     c.id = h.msg_id
     if h.rollup.n and s.cfg.flags & STREAM_ALLOW_ROLLUP_HDRS and not s.cfg.flags & STREAM_DENY_PURGE:
@@ -271,7 +277,9 @@ cdef int entry_apply(Stream* s, StreamEntry* e, Committed* x) noexcept nogil:
     if s.member.recovering and e.change.seq > s.member.position:
         x.result = ST_NOT_FOUND         # as at that time: the message came later
         return ST_OK
+    store_hold(s.store)                 # the removal is not hurried either
     x.result = stream_apply(s, &e.change)
+    store_let(s.store)
     return ST_OK if x.result == ST_NOT_FOUND or x.result == ST_DAMAGED else <int>min(x.result, <int64_t>ST_OK)
 
 
@@ -387,9 +395,27 @@ cdef bint purge_goes_on(Stream* s, Committed* x) noexcept nogil:
     return False
 
 
+cdef void flush_due(Timer* t, int64_t now) noexcept nogil:
+    member_flush(<Stream*>t.owner)
+
+
+cdef void member_flush(Stream* s) noexcept nogil:
+    timer_cancel(&s.env.timers, &s.member.flush)
+    s.member.behind = 0
+    store_hurry(s.store)
+
+
+cdef void member_flush_later(Stream* s) noexcept nogil:
+    # The group's log has what was applied, and keeps it until the blocks have it, too: they get much at a time.
+    cdef Member* m = s.member
+    if m.behind >= BEHIND_BYTES or (m.flush.pos == 0 and timer_set(&s.env.timers, &m.flush, s.env.mono + BEHIND) < 0):
+        member_flush(s)
+
+
 cdef int member_apply(Stream* s, Committed* entries, size_t n, size_t* done) noexcept nogil:
     cdef Member* m = s.member
     cdef int rc = ST_OK
+    store_unhurried(s.store, s.synced)
     done[0] = 0
     while done[0] < n and rc == ST_OK:
         if m.purging:
@@ -399,5 +425,8 @@ cdef int member_apply(Stream* s, Committed* entries, size_t n, size_t* done) noe
             m.purging = rc == ST_OK and m.purge.more
             rc = ST_WAIT if m.purging else rc
         done[0] += rc == ST_OK
+    store_unhurried(s.store, False)
+    if s.synced:
+        member_flush_later(s)
     stream_count_bytes(s)
     return rc

@@ -30,11 +30,22 @@ cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
     cdef Telling t
     invariant(seq > s.entered, "messages enter in their order")
     t.seq = seq
+    if sequence_entered(s, seq) and s.watchers.n and not s.newest_gone:
+        watch_match(&s.watchers, subject, tell_stored, &t)
+
+
+cdef bint sequence_entered(Stream* s, uint64_t seq) noexcept nogil:
+    # Whether the sequence is shown now, and its watchers are to be told.
+    cdef uint64_t before = s.entered, most = shown_most(s, seq)
     s.entered = seq
-    if not s.synced:
+    if is_shown_synced(s):
+        return False
+    if s.shown == before and most == seq:
         s.shown = seq
-        if s.watchers.n and not s.newest_gone:
-            watch_match(&s.watchers, subject, tell_stored, &t)
+        return True
+    if most > s.shown:                  # also what was stored before the stream was a member of a group, and is not on disk yet
+        show(s, most)
+    return False
 
 
 cdef int apply_message(Stream* s, const Change* c) noexcept nogil:
@@ -73,9 +84,7 @@ cdef int apply_skip(Stream* s, const Change* c) noexcept nogil:
     rc = store_skip_at(s.store, c.seq, c.ts)
     if rc == ST_OK:
         invariant(c.seq > s.entered, "skips enter in the messages' order")
-        s.entered = c.seq
-        if not s.synced:
-            s.shown = c.seq
+        sequence_entered(s, c.seq)
         remember_id(s, c)
         if c.rollup:
             roll_up(s, c.subject, c.rollup, 0, 0)

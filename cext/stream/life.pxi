@@ -230,6 +230,8 @@ cdef int member_open(Stream* s, uint64_t refused, void (*proposed)(void* ctx) no
     s.member.id_unknown = is_last_gone(s)
     s.member.check.fn = check_due
     s.member.check.owner = s
+    s.member.flush.fn = flush_due
+    s.member.flush.owner = s
     s.member.proposed = proposed
     s.member.ctx = ctx
     stream_count_bytes(s)
@@ -257,9 +259,13 @@ cdef void check_set(Stream* s) noexcept nogil:
                   s.env.mono + (CHECK_PERIOD + <int64_t>(env_secret(s.env) % CHECK_MORE)) * SECOND)
 
 
-cdef void check_stop(Stream* s) noexcept nogil:
+cdef void member_rests(Stream* s) noexcept nogil:
+    # What was applied goes to disk, and nothing is due any more.
     if s.member != NULL:
         timer_cancel(&s.env.timers, &s.member.check)
+        timer_cancel(&s.env.timers, &s.member.flush)
+        if s.store != NULL:
+            store_hurry(s.store)
 
 
 cdef int member_lead(Stream* s) noexcept nogil:
@@ -316,6 +322,7 @@ cdef void stream_rest(Stream* s) noexcept nogil:
 cdef void member_close(Stream* s) noexcept nogil:
     member_follow(s)
     stream_rest(s)
+    member_rests(s)
     member_free(s)
 
 
@@ -395,7 +402,7 @@ cdef Store* stream_give_store(Stream* s) noexcept nogil:
     direct_stop(s)
     batches_free(s)
     timetable_stop(s)
-    check_stop(s)
+    member_rests(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     wait_cancel(&s.dedupe.cold)
     task_cancel(&s.dedupe.turn)
@@ -440,7 +447,7 @@ cdef void stream_stop(Stream* s) noexcept nogil:
     direct_stop(s)
     batches_free(s)
     timetable_stop(s)
-    check_stop(s)
+    member_rests(s)
     timer_cancel(&s.env.timers, &s.dedupe.timer)
     wait_cancel(&s.dedupe.cold)
     task_cancel(&s.dedupe.turn)

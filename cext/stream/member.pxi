@@ -16,6 +16,8 @@ cdef struct Member:
     uint64_t position           # the last sequence used by entries; at a start the store may be ahead of the log
     uint64_t early              # while leading: consumers let go of messages up to here that were not stored yet
     Timer check                 # the next check for messages that no consumer needs
+    Timer flush                 # when the blocks are to have what was applied
+    uint64_t behind             # bytes of messages that were applied since they were last asked for
     Bytes strays                # interest retention: sequences of a nats-server's messages applied before the consumers were open
     size_t stray                # the next one to check: bytes
     bint straying
@@ -71,13 +73,12 @@ cdef uint64_t shown_most(const Stream* s, uint64_t seq) noexcept nogil:
 
 
 cdef void member_lacks(Stream* s, uint64_t seq) noexcept nogil:
-    cdef uint64_t there = min(store_durable_seq(s.store), s.entered) if s.synced else s.entered
     if s.member.lacks == seq:
         return
     s.member.lacks = seq
     s.shown = shown_most(s, s.shown)
-    if shown_most(s, there) > s.shown:
-        show(s, shown_most(s, there))
+    if shown_most(s, s.entered) > s.shown:
+        show(s, shown_most(s, s.entered))
 
 
 cdef void member_recovered(Stream* s) noexcept nogil:

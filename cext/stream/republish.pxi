@@ -59,7 +59,7 @@ cdef void republish_keep(Stream* s, const Change* c, Span dest, Span header) noe
     h.n_data = data.n
     memcpy(p, &h, sizeof(RepublishHead))
     put_bytes(put_bytes(put_bytes(p + sizeof(RepublishHead), dest), header), data)
-    if not s.synced:
+    if not is_shown_synced(s):
         task_post(&s.env.tasks, &s.republish)
 
 

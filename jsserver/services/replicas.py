@@ -227,10 +227,12 @@ class Replicas:
         said = self._said[name]
         member = cast("Member | None", stream.member)
         if member is not None and not self._is_of_group(member, said):
+            stream.handle.wait_durable()  # where the disk fails, the group's log is still needed
             self._members.pop(member.replica.number, None)
             cast("StreamReplica", member.replica).close(part=True)
             stream.member = None
             stream.handle.activate()
+            stream.handle.wait_durable(synced=True)
             self._end(member)
         elif member is not None:
             member.assign(said)
