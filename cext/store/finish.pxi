@@ -9,8 +9,8 @@ cdef void op_finish(Committer* c, Store* s, Op* op, int err) noexcept nogil:
     cdef char path[4200]
     if op.kind == OP_DROP:
         if err == 0:
-            # Its tombstones may be for files that are gone.
-            if op.block.tombs and not unlinks_sync(s):
+            # Its tombstones may be for files that are gone, and its cut record speaks of those before it.
+            if (op.block.tombs or op.block.cut) and not unlinks_sync(s):
                 unlink_later(s, op.block.num)
             else:
                 block_unlink(s, op.block)

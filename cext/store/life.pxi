@@ -69,7 +69,7 @@ cdef bint store_read(Opening* o, const StoreConfig* cfg) noexcept nogil:
     memcpy(s.name, cfg.name.p, cfg.name.n)
     memcpy(s.dir, cfg.directory.p, cfg.directory.n)
     snprintf(s.msgs_dir, cfg.directory.n + 8, "%s/msgs", s.dir)
-    o.synced = cfg.synced or s.com.sync_interval > 0
+    o.synced = cfg.synced or s.com.sync_interval > 0 and not cfg.always
     lazy_listen(s)
     if store_recover(o) < 0:
         return False

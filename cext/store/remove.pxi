@@ -87,6 +87,7 @@ cdef void block_leaves(Store* s, Block* b) noexcept nogil:
 cdef void reap(Store* s) noexcept nogil:
     # Drops blocks that hold nothing any more, neither messages nor tombstones that are still needed. Never the last
     # with any bytes: it says which sequence was the last. Nor, where that is damaged, the last whole one: it names the first.
+    # Nor one with a cut record while there is a block before it: what that one says of the stream's end counts no more.
     cdef Block* b
     cdef Block* last
     cdef Block* whole
@@ -102,7 +103,7 @@ cdef void reap(Store* s) noexcept nogil:
         s.empties = b.next_empty
         if b.live or b == s.tail:
             b.empty = EMPTY_NO
-        elif b == last or b == whole or (b != block_i(s, 0) and tombs_needed(s, b)):
+        elif b == last or b == whole or (b != block_i(s, 0) and (b.cut or tombs_needed(s, b))):
             b.next_empty = s.stays
             s.stays = b
             if b.empty != EMPTY_STAYS:

@@ -15,6 +15,11 @@ from tests.sim.disk import SimDisk
 SEEDS = 20
 CUTS = int(os.environ.get("RAFT_CUTS", "1000")) // SEEDS
 INTERVAL = 2_000_000_000
+FOUND = [
+    32,  # a block with a cut record went before the block of which the record speaks
+    54,  # what a killed server had left was confirmed before a sync
+]
+"""Histories that were wrong once, both with a sync_interval."""
 
 
 class Power:
@@ -68,14 +73,14 @@ class Power:
 
 
 @pytest.mark.parametrize("sync_interval", [0, INTERVAL], ids=["each round", "at times"])
-@pytest.mark.parametrize("seed", range(1, SEEDS // 2 + 1))
+@pytest.mark.parametrize("seed", [*range(1, SEEDS // 2 + 1), *FOUND])
 def test_what_was_said_is_there_after_a_power_cut(seed: int, sync_interval: int) -> None:
     power = Power(seed, sync_interval)
-    for _ in range(CUTS):
+    for _ in range(CUTS if seed not in FOUND else 6):
         power.run()
         power.again()
     assert power.life.promised
     # Of a block that is torn nobody can say whether it was on disk before. The member then counts
     # as one that lost something until it has heard a leader; that has to be rare.
-    assert power.doubtful * 10 <= CUTS
+    assert power.doubtful * 10 <= CUTS or seed in FOUND
     power.off()
