@@ -241,7 +241,7 @@ def test_jetstream_across(pair: list[Server]) -> None:
         b.hear("inbox.*")
         b.say("stored", b"data", reply="inbox.1", header=header_block("A: 1"))
         b.say("A.API.STREAM.NAMES", reply="inbox.2")
-        wait_until(lambda: "S" in str(a.api("STREAM.NAMES")), "the stream")
+        wait_until(lambda: a.api("STREAM.INFO.S")["state"]["messages"] == 1, "the message")
         heard: list[object] = []
         for asked in ("STREAM.MSG.GET.S", "CONSUMER.CREATE.S.C", "STREAM.DELETE.NONE"):
             body = {
