@@ -52,6 +52,8 @@ class Load:
         """Sequences of delivered messages."""
         self.floors: list[int] = []
         self.ends = False
+        self.has_published = False
+        """All messages are acked that were sent before the end."""
 
     async def publish(self) -> None:
         context = self.client.jetstream(timeout=1)
@@ -66,10 +68,12 @@ class Load:
                     await asyncio.sleep(0.05)  # no leader at the moment
             self.acked[ack.seq] = body
             await asyncio.sleep(0.002)  # leaves processor time to the servers
+        self.has_published = True
 
     async def fetch(self) -> None:
         done = False
         while not done:
+            published = self.has_published
             with contextlib.suppress(NatsError, APIError, TimeoutError):
                 pull = await self.client.jetstream(timeout=2).pull_subscribe_bind("D", "S")
                 for message in await pull.fetch(20, timeout=0.5):
@@ -82,7 +86,7 @@ class Load:
                 left = info["num_pending"] + info["num_ack_pending"]
                 # A new leader may not know yet of a message that the former one delivered last.
                 whole = self.floors[-1] >= max(self.acked, default=0)
-                done = self.ends and not left and whole and {*self.acked} <= self.read
+                done = published and not left and whole and {*self.acked} <= self.read
 
 
 @contextlib.asynccontextmanager
