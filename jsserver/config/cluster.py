@@ -11,6 +11,7 @@ from jsserver.config.clusters import Cluster, RouteUrl
 from jsserver.config.compression import compression
 from jsserver.config.options import Options
 from jsserver.config.otherservers import (
+    ping_interval,
     read_timeout,
     read_urls,
     read_write_deadline,
@@ -23,7 +24,6 @@ from jsserver.config.values import (
     Problems,
     Reader,
     address,
-    as_duration,
     as_map,
     as_text,
     flag,
@@ -34,8 +34,6 @@ from jsserver.config.values import (
     type_name,
 )
 from jsserver.text.goformat import SECOND, quote
-
-PING_INTERVAL_MAX = 30 * SECOND
 
 
 def parse_route(url: str) -> RouteUrl:
@@ -113,14 +111,6 @@ def _read_tls(block: Cluster, value: Value, problems: Problems) -> None:
     read_mutual_tls(block, value, problems)
 
 
-def _read_ping_interval(block: Cluster, value: Value, problems: Problems) -> None:
-    block.ping_interval = as_duration(value, "ping_interval", problems)
-    if block.ping_interval > PING_INTERVAL_MAX:
-        what = "Cluster 'ping_interval' will reset to 30s which is the max for routes"
-        problems.warnings.append(f"{value.place}: {what}")
-        block.ping_interval = PING_INTERVAL_MAX
-
-
 _BLOCK: dict[str, Reader] = {
     "name": _read_name,
     "listen": address("host", "port"),
@@ -139,7 +129,9 @@ _BLOCK: dict[str, Reader] = {
     "pool_size": integer("pool_size"),
     "accounts": _read_accounts,
     "compression": compression("s2_fast"),
-    "ping_interval": _read_ping_interval,
+    "ping_interval": ping_interval(
+        30 * SECOND, "Cluster 'ping_interval' will reset to 30s which is the max for routes"
+    ),
     "ping_max": integer("ping_max"),
     "write_deadline": read_write_deadline,
     "write_timeout": read_write_timeout,

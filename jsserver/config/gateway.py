@@ -7,6 +7,7 @@ from jsserver.config import ConfigError
 from jsserver.config.gateways import Gateway, GatewayUrl, RemoteGateway
 from jsserver.config.options import Options
 from jsserver.config.otherservers import (
+    ping_interval,
     read_maps,
     read_timeout,
     read_urls,
@@ -20,7 +21,6 @@ from jsserver.config.values import (
     Problems,
     Reader,
     address,
-    as_duration,
     as_map,
     as_text,
     flag,
@@ -31,8 +31,6 @@ from jsserver.config.values import (
     type_name,
 )
 from jsserver.text.goformat import SECOND, quote
-
-PING_INTERVAL_MAX = 15 * SECOND
 
 
 def parse_gateway(url: str) -> GatewayUrl:
@@ -98,14 +96,6 @@ def _read_gateways(block: Gateway, value: Value, problems: Problems) -> None:
         block.gateways.append(remote)
 
 
-def _read_ping_interval(block: Gateway, value: Value, problems: Problems) -> None:
-    block.ping_interval = as_duration(value, "ping_interval", problems)
-    if block.ping_interval > PING_INTERVAL_MAX:
-        what = "Gateway 'ping_interval' will reset to 15s which is the max for gateways"
-        problems.warnings.append(f"{value.place}: {what}")
-        block.ping_interval = PING_INTERVAL_MAX
-
-
 _BLOCK: dict[str, Reader] = {
     "name": _read_name,
     "listen": address("host", "port"),
@@ -118,7 +108,9 @@ _BLOCK: dict[str, Reader] = {
     "gateways": _read_gateways,
     **dict.fromkeys(("reject_unknown", "reject_unknown_cluster"), flag("reject_unknown")),
     "tls": _read_tls,
-    "ping_interval": _read_ping_interval,
+    "ping_interval": ping_interval(
+        15 * SECOND, "Gateway 'ping_interval' will reset to 15s which is the max for gateways"
+    ),
     "ping_max": integer("ping_max"),
     "write_deadline": read_write_deadline,
     "write_timeout": read_write_timeout,

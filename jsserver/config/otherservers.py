@@ -121,6 +121,18 @@ def read_write_deadline(block: Any, value: Value, problems: Problems) -> None:
     block.write_deadline = as_duration(value, "write_deadline", problems)
 
 
+def ping_interval(most: int, warning: str) -> Reader:
+    """Sets `ping_interval`, in ns; a longer one than `most` is cut to that, and warned of."""
+
+    def read(block: Any, value: Value, problems: Problems) -> None:
+        block.ping_interval = as_duration(value, "ping_interval", problems)
+        if block.ping_interval > most:
+            problems.warnings.append(f"{value.place}: {warning}")
+            block.ping_interval = most
+
+    return read
+
+
 # ---- where others are told to dial
 
 
