@@ -27,7 +27,7 @@ from jsserver.text.goformat import ZERO_TIME
 from jsserver.wire import errcodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from jsserver.api.advisories import Advisories
     from jsserver.instances.running import Consumer, Stream
@@ -42,13 +42,13 @@ def owed_for(account: str, stream: Stream | None) -> list[tuple[Name, Owes]]:
     return [(Name(account, stream.name, name), owes(one)) for name, one in consumers]
 
 
-def tell_gone(advisories: Advisories, assets: Iterable[Name]) -> None:
-    """Sends the advisories that these assets were deleted."""
-    for account, stream, consumer in assets:
-        if consumer:
-            advisories.consumer(account, stream, consumer, "delete")
-        else:
-            advisories.stream(account, stream, "delete")
+def tell_gone(advisories: Advisories, asset: Name) -> None:
+    """Sends the advisory that an asset was deleted."""
+    account, stream, consumer = asset
+    if consumer:
+        advisories.consumer(account, stream, consumer, "delete")
+    else:
+        advisories.stream(account, stream, "delete")
 
 
 def tell_put(

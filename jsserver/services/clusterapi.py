@@ -383,8 +383,9 @@ class ClusterApi:
     # ---- who answers
 
     def _seen(self, api: Api, account: str) -> Seen:
-        meta = self._meta()
-        if self._lead.leads:
+        if not self._lead.leads:
+            meta = self._meta()
+        else:
             settled = self._succession.is_settled(time.monotonic())
             meta = Meta.LEADS if settled else Meta.BEGAN
         if api.by in (By.META, By.INTEREST):
@@ -412,9 +413,8 @@ class ClusterApi:
         what = verdict.answer
         if what is Answer.SILENT:
             return
-        decider = answers.decider(api, self._seen(api, asked.account))
         if what is Answer.PASS:
-            leader = self._leads(api, asked, decider)
+            leader = self._leads(api, asked, self._decider(api, asked))
             if leader:
                 self._pass_on(leader, asked, headers, 0)
             else:
@@ -422,11 +422,15 @@ class ClusterApi:
             return
         came = self._came.get((asked.subject, asked.reply))
         act = partial(self._act, api, asked, headers, verdict)
-        others = partial(self._may_have, api, asked, decider)
+        others = partial(self._may_have, api, asked)
         self._asking.want(_key(asked, came), others, act, sure=verdict.sure)
 
-    def _may_have(self, api: Api, asked: Asked, decider: By) -> set[str]:
+    def _decider(self, api: Api, asked: Asked) -> By:
+        return answers.decider(api, self._seen(api, asked.account))
+
+    def _may_have(self, api: Api, asked: Asked) -> set[str]:
         """The ids of the other servers that may have answered a request."""
+        decider = self._decider(api, asked)
         if decider is By.META:
             return self._members.others()
         consumer = api.args[1] if decider is By.CONSUMER else ""

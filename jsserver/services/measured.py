@@ -16,7 +16,7 @@ import msgspec
 from jsserver.access.accounts import Accounts
 from jsserver.cext.engine import Item, PlaneClosed
 from jsserver.services.latency import Times, publish_with
-from jsserver.text.goformat import rfc3339_nano
+from jsserver.text.goformat import ZERO_TIME, rfc3339_nano
 from jsserver.text.identity import short_hash
 
 MEASURED = "$SYS.LATENCY.M2."
@@ -80,7 +80,7 @@ class Measured:
         figures = {
             "type": "",
             "id": "",
-            "timestamp": "0001-01-01T00:00:00Z",
+            "timestamp": ZERO_TIME,
             "status": 200,
             "responder": msgspec.Raw(responder),
             "start": rfc3339_nano(start),

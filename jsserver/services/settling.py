@@ -72,8 +72,8 @@ class Settling:
         self._asking = asking
         self._tasks = tasks
         self._waiting: dict[Name, deque[Waiting]] = {}
-        self._order: deque[Name] = deque()
-        """The assets of the latest changes, oldest first."""
+        self._order: deque[tuple[Name, Change]] = deque()
+        """The latest changes, oldest first; some of them wait no more."""
 
     # ---- changes of what another server leads, or nobody
 
@@ -88,14 +88,14 @@ class Settling:
         leader = "" if owed.leads else owed.leader
         one = Waiting(change, before, leader, time.monotonic())
         self._waiting.setdefault(asset, deque()).append(one)
-        self._order.append(asset)
+        self._order.append((asset, change))
         if len(self._order) > KEPT_MAX:
-            oldest = self._order.popleft()
-            kept = self._waiting.get(oldest)
-            if kept is not None:
+            asset, oldest = self._order.popleft()
+            kept = self._waiting.get(asset)
+            if kept is not None and kept[0].change is oldest:
                 kept.popleft()
                 if not kept:
-                    del self._waiting[oldest]
+                    del self._waiting[asset]
 
     def led_by(self, asset: Name, leader: str) -> None:
         """Another server begins to lead the asset, and answers what nobody has."""
@@ -177,14 +177,16 @@ class Settling:
         if change is None:
             return
         asset = Name(account.name, stream.name, now.name)
-        info = consumer_info(self._shared, stream, now, changed=True)
-        info.type = f"{TYPE_PREFIX}consumer_create_response"
+        info = None
+        if change.reply:
+            info = consumer_info(self._shared, stream, now, changed=True)
+            info.type = f"{TYPE_PREFIX}consumer_create_response"
 
         def tell() -> None:
             tell_put(self._advisories, asset, now, before, self._shared.clock())
             if now.config.sourcing and before is not None:
                 self._tasks.begin(self._reset(owed, account, stream, now, change, before))
-            elif change.reply:
+            elif info is not None:
                 self.answer(change, info)
 
         if change.reply:
@@ -219,7 +221,7 @@ class Settling:
 
     def tell_gone(self, asset: Name, owed: Owes, change: Change | None) -> None:
         """A consumer is no more, as its stream is removed, or another one has its name."""
-        tell = partial(tell_gone, self._advisories, [asset])
+        tell = partial(tell_gone, self._advisories, asset)
         if owed.answers and change is not None:
             key = f"{_key(change)} {asset.consumer}"
             self._asking.want(key, owed.others, tell, sure=owed.duty is Duty.ANSWER)
@@ -234,7 +236,7 @@ class Settling:
 
     def _removed(self, asset: Name, change: Change, told: bool) -> None:
         if told:
-            tell_gone(self._advisories, [asset])
+            tell_gone(self._advisories, asset)
         kind = "consumer_delete" if asset.consumer else "stream_delete"
         self.answer(change, SuccessResponse(type=f"{TYPE_PREFIX}{kind}_response", success=True))
 

@@ -127,12 +127,12 @@ class TenantLinks:
             self._links.follow_one(name, self._api_of(tenant))
             return
         async with self._building:
-            built, of = None, -1
-            while of != self._changes:
+            while True:
                 self._running[name] = tenant  # former claims may have ended meanwhile
-                of = self._changes
+                changes = self._changes
                 built = await asyncio.to_thread(self._build, dict(self._running), time.time())
-            assert built is not None
+                if changes == self._changes:
+                    break
             self._take(built)
 
     def forget(self, name: str, ended: Tenant | None) -> None:
