@@ -197,9 +197,9 @@ cdef enum:
 
 cdef struct ConsumerGroup:
     # A member of a Raft group, and what it proposed since it leads. The state of the consumer has what is applied, no more.
-    # Proposes an entry: at once, in their order. Other than 0 and PROPOSE_LATER: it was not, and the consumer is to follow. An
-    # empty entry only says that another member is to lead.
+    # Proposes an entry: at once, in their order. Other than 0 and PROPOSE_LATER: it was not, and the consumer is to follow.
     int (*propose)(void* ctx, Span entry) noexcept nogil
+    void (*refuse)(void* ctx) noexcept nogil    # the consumer is to follow, and another member to lead
     void* ctx
     Bytes entry
     ConsumerInfo* before    # borrowed: how it stands when it begins to lead, or is reset
@@ -414,8 +414,8 @@ cdef void consumer_part(Consumer* c) noexcept nogil
 # answers what depends on that when it is applied: its proposals are applied in their order, without others between, or it
 # follows. Follow also when one was refused. before: how it stands, before it delivers anything, and after a reset; it lives as
 # long as the consumer is a member.
-cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx,
-                             ConsumerInfo* before) noexcept nogil
+cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil,
+                             void (*refuse)(void* ctx) noexcept nogil, void* ctx, ConsumerInfo* before) noexcept nogil
 # Of a member that leads: goes back, or to this sequence, as consumer_reset, when that is agreed on; then the member that
 # applied the entry answers. 0 | -1 not proposed
 cdef int consumer_reset_group(Consumer* c, uint64_t seq, Span reply) noexcept nogil

@@ -149,11 +149,12 @@ cdef int consumer_lead(Consumer* c) noexcept nogil:
     return 0
 
 
-cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil, void* ctx,
-                             ConsumerInfo* before) noexcept nogil:
+cdef int consumer_lead_group(Consumer* c, int (*propose)(void* ctx, Span entry) noexcept nogil,
+                             void (*refuse)(void* ctx) noexcept nogil, void* ctx, ConsumerInfo* before) noexcept nogil:
     if c.group == NULL:
         return -1
     c.group.propose = propose
+    c.group.refuse = refuse
     c.group.ctx = ctx
     c.group.before = before
     c.role = ROLE_BEHIND

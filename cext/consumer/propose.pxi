@@ -32,7 +32,7 @@ cdef bint passes_on(Consumer* c, uint64_t seq) noexcept nogil:
     if g.passes > PASSES_MOST:
         return False
     g.refused = True
-    g.propose(g.ctx, span(NULL, 0))
+    g.refuse(g.ctx)
     return True
 
 

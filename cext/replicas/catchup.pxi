@@ -150,14 +150,14 @@ cdef void catch_wait(CatchUp* c, int64_t ns) noexcept nogil:
     c.until = c.r.env.mono + ns
 
 
-cdef int catch_truncate(CatchUp* c, uint64_t seq) noexcept nogil:
+cdef int stream_cut(ReplicatedStream* r, uint64_t seq) noexcept nogil:
     # Removes what is behind that sequence. ST_*
     cdef Change x
     memset(&x, 0, sizeof(Change))
     x.kind = CHANGE_TRUNCATE
     x.seq = seq
-    x.ts = c.r.env.now
-    return <int>stream_apply(c.r.s, &x)
+    x.ts = r.env.now
+    return <int>stream_apply(r.s, &x)
 
 
 cdef void lost_set(ReplicatedStream* r, uint64_t seq) noexcept nogil:
@@ -169,7 +169,7 @@ cdef int catch_gives_up(CatchUp* c) noexcept nogil:
     # No member has the messages that damage has cost. What survived stays; what is behind the snapshot comes again from the log.
     cdef int rc = ST_OK
     if last_of(c.r) > c.head.last:
-        rc = catch_truncate(c, c.head.last)
+        rc = stream_cut(c.r, c.head.last)
     elif last_of(c.r) < c.head.last:
         rc = catch_skip(c, c.head.last)
     if rc == ST_OK:
@@ -230,7 +230,7 @@ cdef int catch_lets_go(CatchUp* c, const StreamEntry* e) noexcept nogil:
         return ST_OK
     if c.r.lost != (e.change.seq if e.change.kind == CHANGE_SKIP and e.change.most else e.lseq):
         return ST_ORDER
-    rc = catch_truncate(c, c.r.lost - 1)
+    rc = stream_cut(c.r, c.r.lost - 1)
     if rc == ST_OK:
         lost_set(c.r, 0)
     return rc

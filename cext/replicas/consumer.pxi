@@ -57,21 +57,24 @@ cdef void consumer_role_tell(ConsumerMember* m, uint64_t leader) noexcept nogil:
 
 # ---- proposals -------------------------------------------------------------------------------------------------------
 
+cdef void consumer_refuse(void* ctx) noexcept nogil:
+    # Called by Consumer.group: the lead ends at the end of this turn.
+    cdef ConsumerMember* m = <ConsumerMember*>ctx
+    task_post(&m.env.tasks, &m.task)
+
+
 cdef int consumer_propose(void* ctx, Span entry) noexcept nogil:
     # Called by Consumer.group. A failed proposal ends the lead at the end of this turn, unless a quorum is only missing for now.
     cdef ConsumerMember* m = <ConsumerMember*>ctx
     cdef uint64_t hash = hh64(PROPOSAL_KEY, entry.p, entry.n)
     cdef int rc = RAFT_NO_MEMORY
-    if entry.n == 0:
-        task_post(&m.env.tasks, &m.task)
-        return 0
     if bytes_add(&m.proposed, &hash, sizeof(hash)) == 0:
         rc = group_propose(m.group, ENTRY_NORMAL, entry)
     if rc == RAFT_BUSY:
         m.proposed.n -= sizeof(hash)
         return PROPOSE_LATER
     if rc != RAFT_OK:
-        task_post(&m.env.tasks, &m.task)
+        consumer_refuse(m)
     return rc
 
 
@@ -172,7 +175,7 @@ cdef void consumer_role(ConsumerMember* m) noexcept nogil:
         m.term = s.term
         m.mode = REPLICA_LEADS
         if (m.standing == STANDS_BASE and not consumer_state_propose(m)
-                or consumer_lead_group(m.c, consumer_propose, m, m.led) < 0):
+                or consumer_lead_group(m.c, consumer_propose, consumer_refuse, m, m.led) < 0):
             m.mode = REPLICA_FOLLOWS
             raft_hand_over(m.group.raft, 0)
             group_due(m.group)

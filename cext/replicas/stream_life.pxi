@@ -132,17 +132,12 @@ cdef int stream_lost_again(ReplicatedStream* r, Group* g, const RaftFound* found
     # At a start the store skips sequences whose messages damage may have cost. Such sequences and all behind them are truncated,
     # or they would pass for applied: they come again from the log, which begins behind `last`, or from the leader. Where messages
     # survived behind others that are lost, all stays until the leader sends these: a truncation makes a store forget them. ST_*
-    cdef Change c
-    memset(&c, 0, sizeof(Change))
-    c.seq = lost_behind(r, found, last)
-    if c.seq == 0:
-        c.seq = jumped_from(r, g, found, last)
-    if c.seq == 0 or found.snapshot_index and lost_inside(r, found, c.seq):
+    cdef uint64_t seq = lost_behind(r, found, last)
+    if seq == 0:
+        seq = jumped_from(r, g, found, last)
+    if seq == 0 or found.snapshot_index and lost_inside(r, found, seq):
         return ST_OK
-    c.kind = CHANGE_TRUNCATE
-    c.seq -= 1
-    c.ts = r.env.now
-    return <int>stream_apply(r.s, &c)
+    return stream_cut(r, seq - 1)
 
 
 cdef int replicated_begin(ReplicatedStream* r, Group* g, const RaftFound* found) noexcept nogil:

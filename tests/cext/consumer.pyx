@@ -50,6 +50,11 @@ cdef int note_proposal(void* ctx, Span entry) noexcept nogil:
     return 0
 
 
+cdef void note_refusal(void* ctx) noexcept nogil:
+    with gil:
+        (<Member>ctx).proposed.append(b"")
+
+
 cdef class Member:
     """A consumer as a member of a Raft group, of which nothing is there but what it agrees on."""
     cdef ConsumerHandle handle
@@ -71,12 +76,12 @@ cdef class Member:
             raise MemoryError
 
     def lead(self) -> None:
-        """What it proposes goes into `proposed`."""
+        """What it proposes goes into `proposed`; an empty entry says that another member is to lead."""
         cdef void* me = <void*>self
         cdef int rc
         with nogil:
             self.handle.box.enter()
-            rc = consumer_lead_group(self.handle.c, note_proposal, me, &self.handle.changed)
+            rc = consumer_lead_group(self.handle.c, note_proposal, note_refusal, me, &self.handle.changed)
             self.handle.box.leave()
         if rc < 0:
             raise MemoryError
