@@ -36,15 +36,14 @@ cdef void message_entered(Stream* s, Span subject, uint64_t seq) noexcept nogil:
 
 cdef bint sequence_entered(Stream* s, uint64_t seq) noexcept nogil:
     # Whether the sequence is shown now, and its watchers are to be told.
-    cdef uint64_t before = s.entered, most = shown_most(s, seq)
+    cdef uint64_t before = s.entered
     s.entered = seq
     if is_shown_synced(s):
         return False
-    if s.shown == before and most == seq:
+    if s.shown == before and shown_most(s, seq) == seq:
         s.shown = seq
         return True
-    if most > s.shown:                  # also what was stored before the stream was a member of a group, and is not on disk yet
-        show(s, most)
+    show_most(s, seq)           # also what was stored before the stream was a member of a group, and is not on disk yet
     return False
 
 

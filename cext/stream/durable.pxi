@@ -65,7 +65,7 @@ cdef void on_durable(void* ctx, uint64_t seq, uint64_t ticket, int error) noexce
         stream_fail(s, error)
         return
     republish_durable(s)
-    if s.synced and shown_most(s, seq) > s.shown:
-        show(s, shown_most(s, seq))
+    if s.synced:
+        show_most(s, seq)
     release_answers(s, ticket, 0)
     s.env.system.broadcast(s.env.system.ctx, &s.durable)

@@ -72,13 +72,18 @@ cdef uint64_t shown_most(const Stream* s, uint64_t seq) noexcept nogil:
     return min(seq, s.member.lacks - 1) if s.member != NULL and s.member.lacks else seq
 
 
+cdef void show_most(Stream* s, uint64_t seq) noexcept nogil:
+    cdef uint64_t most = shown_most(s, seq)
+    if most > s.shown:
+        show(s, most)
+
+
 cdef void member_lacks(Stream* s, uint64_t seq) noexcept nogil:
     if s.member.lacks == seq:
         return
     s.member.lacks = seq
     s.shown = shown_most(s, s.shown)
-    if shown_most(s, s.entered) > s.shown:
-        show(s, shown_most(s, s.entered))
+    show_most(s, s.entered)
 
 
 cdef void member_recovered(Stream* s) noexcept nogil:
